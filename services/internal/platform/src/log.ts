@@ -29,9 +29,8 @@ const HIDDEN = ["authorization", "secret", "token", "password", "input", "output
 export function createLog(options: LogOptions): Log {
   return pino(
     {
-      name: options.name,
       level: options.level,
-      base: null,
+      base: { service: options.name },
       formatters: { level: (level) => ({ level }) },
       timestamp: () => `,"time":"${new Date().toISOString()}"`,
       errorKey: "error",

@@ -1,0 +1,90 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { UniversalServerResponse } from "@connectrpc/connect/protocol";
+import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { invalidField, MeshError } from "@runmesh/domain/errors";
+import type { GuardedRequest } from "./body-guard.ts";
+import type { Log } from "./log.ts";
+import { toConnectError } from "./rpc-errors.ts";
+
+/**
+ * Errors that the library makes outside the interceptors (an unknown encoding, a bad timeout, a message it cannot
+ * read or write) have no detail; this adds it to the finished answer. A good answer passes untouched.
+ */
+export async function addMissingDetail(
+  answer: UniversalServerResponse,
+  guarded: GuardedRequest,
+  requestId: string,
+  log: Log,
+): Promise<UniversalServerResponse> {
+  const tell = (error: ConnectError) => {
+    const told = explain(error, guarded, requestId);
+    if (told.code === Code.Internal || told.code === Code.Unknown) {
+      log.error({ requestId, error: error.rawMessage }, "a call failed outside its handler");
+    }
+    return told;
+  };
+  if (answer.trailer !== undefined) {
+    return { ...answer, ...(answer.body && { body: withTrailerDetail(answer.body, answer.trailer, tell) }) };
+  }
+  if (answer.status === 200) return answer;
+
+  if (answer.body === undefined) return errorAnswer(answer, toConnectError(explainStatus(answer.status), requestId));
+  const error = await readError(answer);
+  if (error.details.length > 0) return { ...answer, body: once(errorToJsonBytes(error, undefined)) };
+  const told = tell(error);
+  return errorAnswer({ ...answer, status: codeToHttpStatus(told.code) }, told);
+}
+
+function errorAnswer(answer: UniversalServerResponse, told: ConnectError): UniversalServerResponse {
+  const body = errorToJsonBytes(told, undefined);
+  const header = new Headers(answer.header);
+  header.set("content-type", "application/json");
+  header.set("content-length", String(body.byteLength));
+  told.metadata.forEach((value, name) => {
+    header.set(name, value);
+  });
+  return { status: answer.status, header, body: once(body) };
+}
+
+/** A library error becomes the fault of the request when the request's message turns out to be unreadable. */
+function explain(error: ConnectError, guarded: GuardedRequest, requestId: string): ConnectError {
+  if (error.code === Code.Internal) {
+    try {
+      guarded.check();
+    } catch (fault) {
+      return toConnectError(fault, requestId);
+    }
+  }
+  return toConnectError(error, requestId);
+}
+
+async function* withTrailerDetail(
+  body: AsyncIterable<Uint8Array>,
+  trailer: Headers,
+  tell: (error: ConnectError) => ConnectError,
+): AsyncIterable<Uint8Array> {
+  yield* body;
+  const error = findTrailerError(trailer);
+  if (error !== undefined && error.details.length === 0) setTrailerStatus(trailer, tell(error));
+}
+
+async function readError(answer: UniversalServerResponse): Promise<ConnectError> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of answer.body ?? []) chunks.push(chunk);
+  return errorFromJsonBytes(Buffer.concat(chunks), undefined, new ConnectError("internal error", Code.Internal));
+}
+
+/** What the library answers with nothing but a status. */
+function explainStatus(status: number): MeshError {
+  if (status === 415) return invalidField("content-type", "use application/json, application/proto or a gRPC type");
+  return new MeshError("NOT_SERVED", status === 505 ? "this method needs HTTP/2" : "use POST");
+}
+
+function once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  return {
+    async *[Symbol.asyncIterator]() {
+      yield bytes;
+    },
+  };
+}

@@ -1,0 +1,83 @@
+import {
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  createContextValues,
+  type Interceptor,
+} from "@connectrpc/connect";
+import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import { MeshError } from "@runmesh/domain/errors";
+import { guardBody } from "./body-guard.ts";
+import type { Log } from "./log.ts";
+import { addMissingDetail } from "./missing-detail.ts";
+import type { NodeRequest, NodeResponse, RequestGuard } from "./one-port-server.ts";
+import { refuse } from "./refusal.ts";
+import { REQUEST_ID_HEADER, readRequestId, requestIdKey } from "./request-id.ts";
+import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
+
+export interface RequestHandlerOptions {
+  readonly routes: (router: ConnectRouter) => void;
+  readonly interceptors: readonly Interceptor[];
+  readonly guard?: RequestGuard;
+  readonly fallback?: (request: NodeRequest, response: NodeResponse) => void;
+  readonly log: Log;
+  readonly acceptCompression?: readonly Compression[];
+  readonly shutdownSignal: AbortSignal;
+}
+
+/** Room above the limit, so that our own check, which answers with a detail, is the one that refuses. */
+const SLACK_BYTES = 1024;
+
+/** Serves the routes over Connect, gRPC and gRPC-Web; every refusal carries an ErrorDetail. */
+export function createRequestHandler(
+  options: RequestHandlerOptions,
+): (request: NodeRequest, response: NodeResponse) => void {
+  const { guard, fallback, log } = options;
+  const compressions = options.acceptCompression ?? [];
+  const router = createConnectRouter({
+    interceptors: [...options.interceptors],
+    acceptCompression: [...compressions],
+    readMaxBytes: MAX_REQUEST_BYTES + SLACK_BYTES,
+    jsonOptions: { ignoreUnknownFields: false, recursionLimit: MAX_RECURSION },
+    binaryOptions: { recursionLimit: MAX_RECURSION },
+    shutdownSignal: options.shutdownSignal,
+  });
+  options.routes(router);
+  const handlers = new Map<string, UniversalHandler>(router.handlers.map((handler) => [handler.requestPath, handler]));
+
+  async function call(handler: UniversalHandler, request: NodeRequest, response: NodeResponse, requestId: string) {
+    const contextValues = createContextValues().set(requestIdKey, requestId);
+    const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
+    const guarded = await guardBody(universal, request, handler.method, compressions, requestId);
+    const answer = await addMissingDetail(await handler(guarded.request), guarded, requestId, log);
+    await universalResponseToNodeResponse(answer, response);
+  }
+
+  return (request, response) => {
+    const requestId = readRequestId(request.headers[REQUEST_ID_HEADER] as string | undefined);
+    const refused = guard?.(request);
+    if (refused !== undefined) {
+      refuse(request, response, refused, requestId);
+      return;
+    }
+    const url = request.url ?? "";
+    const query = url.indexOf("?");
+    const handler = handlers.get(query < 0 ? url : url.slice(0, query));
+    if (handler === undefined) {
+      if (fallback !== undefined) fallback(request, response);
+      else refuse(request, response, new MeshError("NOT_SERVED", "there is no such method"), requestId);
+      return;
+    }
+    call(handler, request, response, requestId).catch((error: unknown) => {
+      const { service, method } = handler;
+      // The caller is gone, or the answer is half sent: nothing is left to tell it.
+      log.debug(
+        { requestId, method: `${service.typeName}/${method.name}`, error: ConnectError.from(error) },
+        "an answer was not sent",
+      );
+      if (!response.headersSent) refuse(request, response, new MeshError("INTERNAL", "internal error"), requestId);
+      else response.destroy();
+    });
+  };
+}
