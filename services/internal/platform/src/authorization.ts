@@ -1,0 +1,90 @@
+import type { Interceptor } from "@connectrpc/connect";
+import { MeshError } from "@runmesh/domain/errors";
+import { principalKey, ROLES, type Role } from "./principal.ts";
+
+const EVERYONE: readonly Role[] = ROLES;
+/** Reading: everyone but a key that was made for workers alone. */
+const READ: readonly Role[] = ["viewer", "operator", "developer", "admin"];
+/** Starting and moving runs and tasks. */
+const OPERATE: readonly Role[] = ["operator", "developer", "admin"];
+/** Changing what will run. */
+const DEFINE: readonly Role[] = ["developer", "admin"];
+const WORK: readonly Role[] = ["worker", "admin"];
+const ADMINISTER: readonly Role[] = ["admin"];
+
+/** Who may call what: the one source for enforcement, tests and docs. A method without a row is refused. */
+export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
+  "runmesh.workflow.v1.WorkflowService/RegisterWorkflow": DEFINE,
+  "runmesh.workflow.v1.WorkflowService/GetWorkflow": READ,
+  "runmesh.workflow.v1.WorkflowService/ListWorkflows": READ,
+  "runmesh.workflow.v1.WorkflowService/ListWorkflowVersions": READ,
+
+  "runmesh.run.v1.RunService/StartRun": OPERATE,
+  "runmesh.run.v1.RunService/StartRuns": OPERATE,
+  "runmesh.run.v1.RunService/GetRun": READ,
+  "runmesh.run.v1.RunService/ListRuns": READ,
+  "runmesh.run.v1.RunService/WatchRun": READ,
+  "runmesh.run.v1.RunService/ListEvents": READ,
+  "runmesh.run.v1.RunService/CancelRun": OPERATE,
+  "runmesh.run.v1.RunService/PauseRun": OPERATE,
+  "runmesh.run.v1.RunService/ResumeRun": OPERATE,
+  "runmesh.run.v1.RunService/RetryRun": OPERATE,
+  "runmesh.run.v1.RunService/SendSignal": OPERATE,
+
+  "runmesh.task.v1.TaskService/GetTask": READ,
+  "runmesh.task.v1.TaskService/ListTasks": READ,
+  "runmesh.task.v1.TaskService/ListAttempts": READ,
+  "runmesh.task.v1.TaskService/ListLogs": READ,
+  "runmesh.task.v1.TaskService/ListDeadLetters": READ,
+  "runmesh.task.v1.TaskService/ReplayTask": OPERATE,
+
+  "runmesh.lease.v1.LeaseService/Attach": WORK,
+  "runmesh.lease.v1.LeaseService/AcquireTasks": WORK,
+  "runmesh.lease.v1.LeaseService/RenewLeases": WORK,
+  "runmesh.lease.v1.LeaseService/CompleteTasks": WORK,
+  "runmesh.lease.v1.LeaseService/FailTasks": WORK,
+  "runmesh.lease.v1.LeaseService/ReleaseTasks": WORK,
+  "runmesh.lease.v1.LeaseService/Exchange": WORK,
+  "runmesh.lease.v1.LeaseService/GetTaskParams": WORK,
+  "runmesh.lease.v1.LeaseService/ListWorkers": READ,
+
+  "runmesh.schedule.v1.ScheduleService/PutSchedule": DEFINE,
+  "runmesh.schedule.v1.ScheduleService/GetSchedule": READ,
+  "runmesh.schedule.v1.ScheduleService/ListSchedules": READ,
+  "runmesh.schedule.v1.ScheduleService/DeleteSchedule": DEFINE,
+  "runmesh.schedule.v1.ScheduleService/TriggerSchedule": OPERATE,
+  "runmesh.schedule.v1.ScheduleService/BackfillSchedule": OPERATE,
+
+  "runmesh.tenant.v1.TenantService/GetPrincipal": EVERYONE,
+  "runmesh.tenant.v1.TenantService/CreateApiKey": ADMINISTER,
+  "runmesh.tenant.v1.TenantService/ListApiKeys": ADMINISTER,
+  "runmesh.tenant.v1.TenantService/RotateApiKey": ADMINISTER,
+  "runmesh.tenant.v1.TenantService/RevokeApiKey": ADMINISTER,
+};
+
+/** Served to callers without a principal: they tell nothing of any tenant. */
+export const PUBLIC_SERVICES: readonly string[] = [
+  "grpc.health.v1.Health",
+  "grpc.reflection.v1.ServerReflection",
+  "grpc.reflection.v1alpha.ServerReflection",
+];
+
+/** Server interceptor, after whatever sets the principal: UNAUTHENTICATED without one, FORBIDDEN without a role. */
+export function authorize(): Interceptor {
+  const rows = new Map(Object.entries(ROLE_TABLE).map(([method, roles]) => [method, new Set<Role>(roles)]));
+  const open = new Set(PUBLIC_SERVICES);
+
+  return (next) => async (request) => {
+    const service = request.service.typeName;
+    if (open.has(service)) return next(request);
+    const principal = request.contextValues.get(principalKey);
+    if (principal === undefined) throw new MeshError("UNAUTHENTICATED", "the call carries no credential");
+    const method = `${service}/${request.method.name}`;
+    const allowed = rows.get(method);
+    if (allowed === undefined || !principal.roles.some((role) => allowed.has(role))) {
+      const needed = allowed === undefined ? "no role" : `one of ${[...allowed].join(", ")}`;
+      throw new MeshError("FORBIDDEN", `${method} needs ${needed}`);
+    }
+    return next(request);
+  };
+}
