@@ -1,0 +1,77 @@
+import type { CommanderError } from "commander";
+import { EXIT, type ExitCode } from "./exit-codes.ts";
+import { printable, type Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+/** What went wrong, as `--json` prints it (in an object `error`) and as people read it. */
+export interface Failure {
+  readonly exitCode: ExitCode;
+  readonly reason: string;
+  readonly message: string;
+  readonly violations: readonly Violation[];
+  readonly advice: string;
+  readonly requestId: string;
+}
+
+interface Violation {
+  readonly field: string;
+  readonly reason: string;
+  readonly description: string;
+}
+
+/** The MeshErrors of the client and of the standalone mesh are two classes of one shape. */
+interface Refusal extends Error {
+  readonly reason: string;
+  readonly violations: readonly Violation[];
+  readonly advice: string;
+  readonly requestId?: string;
+}
+
+/** Reasons that say that the mesh, or its database, cannot be reached now. */
+const AWAY = new Set(["UNAVAILABLE", "CANCELLED"]);
+
+/** `readCallError` is the client's; a failed call must have loaded it. */
+export function describeFailure(error: unknown, url: string): Failure {
+  if (error instanceof UsageError) return fault(EXIT.WRONG_USAGE, "WRONG_USAGE", error.message, error.advice);
+  if (isRefusal(error)) return describeRefusal(error, url);
+  return fault(EXIT.FAULT, "FAULT", error instanceof Error ? (error.stack ?? error.message) : String(error));
+}
+
+/** Commander has written its own message already. */
+export function readCommanderExit(error: CommanderError): ExitCode {
+  return error.exitCode === 0 ? EXIT.DONE : EXIT.WRONG_USAGE;
+}
+
+export function printFailure(failure: Failure, terminal: Terminal, json: boolean): void {
+  const { exitCode, reason, message, violations, advice, requestId } = failure;
+  if (json) {
+    terminal.note(JSON.stringify({ error: { exitCode, reason, message, violations, advice, requestId } }));
+    return;
+  }
+  terminal.note(exitCode === EXIT.FAULT ? message : `runmesh: ${reason}: ${printable(message)}`);
+  for (const { field, description } of violations) terminal.note(`  ${printable(`${field}: ${description}`)}`);
+  if (advice !== "") terminal.note(`  ${printable(advice)}`);
+  if (requestId !== "") terminal.note(`  request id ${printable(requestId)}`);
+}
+
+function describeRefusal(error: Refusal, url: string): Failure {
+  const requestId = error.requestId ?? "";
+  const away = AWAY.has(error.reason);
+  const unheard = away && requestId === "";
+  return {
+    exitCode: away ? EXIT.NOT_REACHABLE : EXIT.REFUSED,
+    reason: error.reason,
+    message: unheard ? `${url} does not answer: ${error.message}` : error.message,
+    violations: error.violations,
+    advice: unheard ? "Start a mesh with `runmesh dev`, or name another by --url or RUNMESH_URL." : error.advice,
+    requestId,
+  };
+}
+
+function isRefusal(error: unknown): error is Refusal {
+  return error instanceof Error && error.name === "MeshError" && "reason" in error;
+}
+
+function fault(exitCode: ExitCode, reason: string, message: string, advice = ""): Failure {
+  return { exitCode, reason, message, violations: [], advice, requestId: "" };
+}
