@@ -51,10 +51,11 @@ export function recompute(
 
 function findScope(plan: Plan, definition: Definition, stateOf: StateOf, reopen: readonly number[]): Uint8Array {
   const scope = withDownstream(plan, reopen);
-  const ordinals = definition.tasks.keys().toArray();
-  const isLeftBehind = (ordinal: number) => scope[ordinal] === 0 && isHardDead(definition, stateOf, ordinal);
-  if (ordinals.some(isLeftBehind)) return scope;
-  const cancelled = ordinals.filter((ordinal) => stateOf(ordinal) === "CANCELLED");
+  const cancelled: number[] = [];
+  for (let ordinal = 0; ordinal < plan.taskCount; ordinal++) {
+    if (scope[ordinal] === 0 && isHardDead(definition, stateOf, ordinal)) return scope;
+    if (stateOf(ordinal) === "CANCELLED") cancelled.push(ordinal);
+  }
   return withDownstream(plan, [...reopen, ...cancelled]);
 }
 

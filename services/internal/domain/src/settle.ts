@@ -100,7 +100,10 @@ class Settling {
 
   /** Cancels what has not started, but for compensation: `all_done` and `any_failed` tasks below a task that failed. */
   stop(): void {
-    const dead = this.#definition.tasks.keys().filter((each) => isHardDead(this.#definition, this.#stateOf, each));
+    const dead: number[] = [];
+    for (let ordinal = 0; ordinal < this.#plan.taskCount; ordinal++) {
+      if (isHardDead(this.#definition, this.#stateOf, ordinal)) dead.push(ordinal);
+    }
     const isBelow = findDownstream(this.#plan, dead);
     for (const [ordinal, task] of this.#definition.tasks.entries()) {
       const state = this.#stateOf(ordinal);
