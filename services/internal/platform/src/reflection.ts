@@ -2,7 +2,10 @@ import { createRegistry, type DescFile, type DescService, toBinary } from "@bufb
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, type ConnectRouter } from "@connectrpc/connect";
 import { ServerReflection, type ServerReflectionRequest } from "@runmesh/contracts/grpc/reflection/v1/reflection_pb";
-import { ServerReflection as ServerReflectionAlpha } from "@runmesh/contracts/grpc/reflection/v1alpha/reflection_pb";
+import {
+  ServerReflection as ServerReflectionAlpha,
+  type ServerReflectionRequest as ServerReflectionRequestAlpha,
+} from "@runmesh/contracts/grpc/reflection/v1alpha/reflection_pb";
 
 /** A stream that asks for more than this is no tool's; it ends. */
 const MAX_REQUESTS_PER_STREAM = 10_000;
@@ -31,7 +34,7 @@ export function reflectionRoutes(services: readonly DescService[]): (router: Con
 }
 
 /** Both versions ask alike. */
-type Question = Pick<ServerReflectionRequest, "host" | "messageRequest">;
+type Question = Pick<ServerReflectionRequest | ServerReflectionRequestAlpha, "host" | "messageRequest">;
 
 function createAnswers(services: readonly DescService[]) {
   const files = new Map<string, DescFile>();
