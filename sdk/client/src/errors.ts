@@ -135,12 +135,21 @@ export function readCallError(thrown: unknown): MeshError {
   const error = ConnectError.from(thrown);
   const detail = error.findDetails(ErrorDetailSchema)[0];
   if (detail !== undefined) return readErrorDetail(detail, error.rawMessage, thrown);
-  const [reason, advice] = BY_CODE[error.code] ?? BY_CODE[Code.Internal]!;
+  const [reason, advice] = BY_CODE[isBroken(error) ? Code.Aborted : error.code] ?? BY_CODE[Code.Internal]!;
   return new MeshError(reason, error.rawMessage || reason, {
     advice,
     requestId: error.metadata.get("x-request-id") ?? "",
     cause: thrown,
   });
+}
+
+/** The connection failed (Node gave an error with a code), or what came over it was cut off. */
+function isBroken(error: ConnectError): boolean {
+  if (error.code === Code.Canceled || error.code === Code.DeadlineExceeded) return false;
+  for (let cause = error.cause; cause instanceof Error; cause = cause.cause) {
+    if ("code" in cause && typeof cause.code === "string") return true;
+  }
+  return error.code === Code.InvalidArgument && !error.isWireError;
 }
 
 function readReason(value: number): Reason {
