@@ -68,7 +68,7 @@ export function commandAs(
   const options = { env: { ...process.env, LC_ALL: "C" }, cwd: "/" };
   const flags: string[] = [];
   if (endWithUs && isMainThread) flags.push("--pdeathsig=INT");
-  if (user !== undefined && !(runs(user, file, "--version") && runs(user, "ls", "-d", join(folder, ".")))) {
+  if (user !== undefined && !(runs(user, file, "--version") && runs(user, "ls", "-d", `${folder}/.`))) {
     // Installed, or keeping data, below root's own folder: let it pass there, and nothing else of what root may do.
     flags.push("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search");
   }
