@@ -80,10 +80,7 @@ export interface ParkedRow {
 }
 
 /** By run and sequence, after the one given. */
-export const listParked = (
-  db: Db,
-  p: { tenantId: number; afterRunId: bigint; afterSequence: number; limit: number },
-) =>
+export const listParked = (db: Db, p: { tenantId: number; afterRunId: bigint; afterSequence: number; limit: number }) =>
   db.rows<ParkedRow>(
     "list_parked",
     `

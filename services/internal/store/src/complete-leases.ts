@@ -1,0 +1,241 @@
+import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
+import type { Db } from "./db.ts";
+
+/**
+ * The hot end of a task: success. Invariants:
+ *   1. An item counts only if (tenant, session, task, fence) is current, its lease unexpired by the database's clock,
+ *      and its run RUNNING (G1). A paused run's completions go through settle-run.ts.
+ *   2. The run's row is locked first, in ascending order, once for each distinct run; the lease is ended under it.
+ *   3. Attempt, counters, dependents, sequence and events commit together (G2), and a run's sequence has no gap (G3).
+ *   4. Run locks are taken with SKIP LOCKED where `mayWait` is false: one slow cancel holds up nobody else.
+ *   5. No two CTEs are joined and rows are reached by = ANY(array), so that the plan cannot flip on small tables.
+ */
+export interface Completion {
+  readonly taskId: bigint;
+  readonly fence: bigint;
+  readonly sessionId: bigint;
+  /** JSON text; `undefined` for null. */
+  readonly output: Buffer | undefined;
+  /** Tasks that wait for this one: their ids, and how they are routed once nothing else holds them up. */
+  readonly dependents: readonly Dependent[];
+}
+
+export interface Dependent {
+  readonly taskId: bigint;
+  readonly routeId: number;
+  readonly rank: number;
+}
+
+export interface CompletionOutcome {
+  /** Tasks whose completion counts. */
+  readonly accepted: ReadonlySet<bigint>;
+  readonly endedRuns: readonly bigint[];
+  /** Routes that have new ready tasks. */
+  readonly wokenRoutes: readonly number[];
+}
+
+/** Completes distinct tasks of one tenant, in ascending order of their ids. */
+export async function completeLeases(
+  db: Db,
+  p: { tenantId: number; completions: readonly Completion[]; mayWait: boolean },
+): Promise<CompletionOutcome> {
+  const { completions } = p;
+  const runIds: bigint[] = [];
+  const runIndex: number[] = [];
+  for (const { taskId } of completions) {
+    const runId = taskId >> 20n;
+    if (runIds.at(-1) !== runId) runIds.push(runId);
+    runIndex.push(runIds.length);
+  }
+  const outputs = packOutputs(completions);
+  const hasDependents = completions.some((completion) => completion.dependents.length > 0);
+  const params: unknown[] = [
+    p.tenantId,
+    int8Array(completions.map((completion) => completion.taskId)),
+    int8Array(completions.map((completion) => completion.fence)),
+    int8Array(completions.map((completion) => completion.sessionId)),
+    int8Array(runIds),
+    int4Array(runIndex),
+    outputs.bytes,
+    int4Array(outputs.offsets),
+    int4Array(outputs.sizes),
+    runIds[0],
+    runIds.at(-1),
+  ];
+  if (hasDependents) params.push(...packDependents(completions));
+  const name = `complete_leases${hasDependents ? "_dependents" : ""}${p.mayWait ? "_wait" : ""}`;
+  const row = await db.one<OutcomeRow>(name, completeText(hasDependents, p.mayWait), params);
+  return {
+    accepted: new Set(readIds(row.accepted)),
+    endedRuns: readIds(row.ended_runs),
+    wokenRoutes: readIds(row.woken_routes).map(Number),
+  };
+}
+
+interface OutcomeRow {
+  accepted: string | null;
+  ended_runs: string | null;
+  woken_routes: string | null;
+}
+
+const readIds = (array: string | null): bigint[] =>
+  array === null || array === "{}" ? [] : array.slice(1, -1).split(",").map(BigInt);
+
+function packOutputs(completions: readonly Completion[]) {
+  const offsets: number[] = [];
+  const sizes: number[] = [];
+  const parts: Buffer[] = [];
+  let at = 1;
+  for (const { output } of completions) {
+    offsets.push(at);
+    sizes.push(output?.length ?? -1);
+    if (output === undefined) continue;
+    parts.push(output);
+    at += output.length;
+  }
+  return { bytes: Buffer.concat(parts), offsets, sizes };
+}
+
+function packDependents(completions: readonly Completion[]): Buffer[] {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  const flat: bigint[] = [];
+  const distinct = new Map<bigint, Dependent>();
+  for (const { dependents } of completions) {
+    starts.push(flat.length + 1);
+    for (const dependent of dependents) {
+      flat.push(dependent.taskId);
+      distinct.set(dependent.taskId, dependent);
+    }
+    ends.push(flat.length);
+  }
+  const sorted = [...distinct.values()].sort((a, b) => (a.taskId < b.taskId ? -1 : 1));
+  return [
+    int4Array(starts),
+    int4Array(ends),
+    int8Array(flat),
+    int8Array(sorted.map((dependent) => dependent.taskId)),
+    int4Array(sorted.map((dependent) => dependent.routeId)),
+    int2Array(sorted.map((dependent) => dependent.rank)),
+  ];
+}
+
+const texts = new Map<string, string>();
+
+function completeText(hasDependents: boolean, mayWait: boolean): string {
+  const key = `${hasDependents}/${mayWait}`;
+  let text = texts.get(key);
+  if (text === undefined) texts.set(key, (text = writeText(hasDependents, mayWait)));
+  return text;
+}
+
+/** `place` is an item's place in the arrays, found by binary search of its task id. */
+const writeText = (hasDependents: boolean, mayWait: boolean): string => `
+  WITH locked AS MATERIALIZED (
+    SELECT coalesce(run.sequence, -1) AS sequence, coalesce(run.open_count, -1) AS open_count,
+      coalesce(run.failing_count, 0) AS failing_count, coalesce(run.definition_id, 0) AS definition_id
+    FROM unnest($5::bigint[]) WITH ORDINALITY AS named (run_id, n)
+    LEFT JOIN LATERAL (
+      SELECT sequence, open_count, failing_count, definition_id FROM run
+      WHERE tenant_id = $1 AND id = named.run_id AND state = 2
+      FOR NO KEY UPDATE${mayWait ? "" : " SKIP LOCKED"}
+      OFFSET 0
+    ) AS run ON true
+  ), runs AS MATERIALIZED (
+    SELECT array_agg(sequence) AS sequences, array_agg(open_count) AS open_counts,
+      array_agg(failing_count) AS failing_counts, array_agg(definition_id) AS definition_ids
+    FROM locked
+  ), ended AS (
+    DELETE FROM lease
+    WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[])
+      AND fence = ($3::bigint[])[width_bucket(task_id, $2::bigint[])]
+      AND session_id = ($4::bigint[])[width_bucket(task_id, $2::bigint[])]
+      AND expires_at > clock_timestamp()
+      AND ((SELECT sequences FROM runs))[($6::int[])[width_bucket(task_id, $2::bigint[])]] >= 0
+    RETURNING task_id, fence, session_id, attempt, leased_at, started_at, progress,
+      width_bucket(task_id, $2::bigint[]) AS place
+  ), done AS MATERIALIZED (
+    SELECT task_id, task_id >> 20 AS run_id, fence, session_id, attempt, leased_at,
+      coalesce(started_at, leased_at) AS started_at, progress, place,
+      ((SELECT sequences FROM runs))[($6::int[])[place]] AS sequence,
+      ((SELECT open_counts FROM runs))[($6::int[])[place]] AS open_count,
+      ((SELECT failing_counts FROM runs))[($6::int[])[place]] AS failing_count,
+      ((SELECT definition_ids FROM runs))[($6::int[])[place]] AS definition_id,
+      (row_number() OVER by_run)::int AS rank_in_run,
+      (count(*) OVER (PARTITION BY task_id >> 20))::int AS done_count
+    FROM ended
+    WINDOW by_run AS (PARTITION BY task_id >> 20 ORDER BY task_id)
+  ), counted AS MATERIALIZED (
+    SELECT array_agg(run_id ORDER BY run_id) AS run_ids, array_agg(done_count ORDER BY run_id) AS counts
+    FROM done
+    WHERE rank_in_run = done_count
+  ), attempts AS (
+    INSERT INTO attempt (tenant_id, task_id, fence, number, session_id, leased_at, started_at, ended_at, outcome,
+      sequence, event_type, output, progress)
+    SELECT $1, task_id, fence, attempt, session_id, leased_at, started_at, clock_timestamp(), 1,
+      sequence + rank_in_run, 20,
+      CASE WHEN ($9::int[])[place] >= 0 THEN substring($7::bytea FROM ($8::int[])[place] FOR ($9::int[])[place]) END,
+      progress
+    FROM done
+  ),${
+    hasDependents
+      ? `
+  freed AS MATERIALIZED (
+    SELECT array_agg(task_id ORDER BY task_id) AS task_ids, array_agg(n ORDER BY task_id) AS counts
+    FROM (
+      SELECT task_id, count(*)::int AS n
+      FROM (
+        SELECT ($14::bigint[])[g.at] AS task_id
+        FROM done, generate_series(($12::int[])[done.place], ($13::int[])[done.place]) AS g (at)
+      ) AS named
+      GROUP BY task_id
+    ) AS summed
+  ), unblocked AS (
+    UPDATE task
+    SET pending = pending - ((SELECT counts FROM freed))[width_bucket(id, (SELECT task_ids FROM freed))]
+    WHERE tenant_id = $1 AND id = ANY ((SELECT task_ids FROM freed)::bigint[])
+      AND id >= $10::bigint << 20 AND id < ($11::bigint + 1) << 20
+    RETURNING id, pending, state
+  ), woken AS (
+    INSERT INTO ready (tenant_id, task_id, route_id, rank, attempt, failures, losses, ready_at)
+    SELECT $1, id, ($16::int[])[width_bucket(id, $15::bigint[])], ($17::smallint[])[width_bucket(id, $15::bigint[])],
+      0, 0, 0, clock_timestamp()
+    FROM unblocked
+    WHERE pending = 0 AND state = 0
+    RETURNING route_id
+  ),`
+      : ""
+  } moved AS (
+    UPDATE run
+    SET open_count = open_count - ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))],
+      sequence = sequence + ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))]
+        + (open_count = ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))])::int,
+      state = CASE
+        WHEN open_count <> ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))] THEN state
+        WHEN failing_count > 0 THEN 5 ELSE 4 END,
+      finished_at = CASE
+        WHEN open_count = ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))]
+        THEN clock_timestamp() END
+    WHERE tenant_id = $1 AND id = ANY ((SELECT run_ids FROM counted)::bigint[])
+      AND id >= $10::bigint AND id <= $11::bigint
+  ), events AS (
+    INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, task_id, attempt, fence,
+      session_id, leased_at, started_at, outcome)
+    SELECT (run_id & 15)::smallint, $1, run_id, definition_id, sequence, type, task_id, attempt, fence, session_id,
+      leased_at, started_at, outcome
+    FROM (
+      SELECT run_id, definition_id, sequence + rank_in_run AS sequence, 20::smallint AS type, task_id, attempt, fence,
+        session_id, leased_at, started_at, 1::smallint AS outcome
+      FROM done
+      UNION ALL
+      SELECT run_id, definition_id, sequence + done_count + 1, (CASE WHEN failing_count > 0 THEN 6 ELSE 5 END)::smallint,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM done
+      WHERE rank_in_run = done_count AND open_count = done_count
+    ) AS event
+    ORDER BY run_id, sequence
+  )
+  SELECT array_agg(task_id)::text AS accepted,
+    (array_agg(run_id) FILTER (WHERE rank_in_run = done_count AND open_count = done_count))::text AS ended_runs,
+    ${hasDependents ? "(SELECT array_agg(DISTINCT route_id) FROM woken)::text" : "NULL::text"} AS woken_routes
+  FROM done`;

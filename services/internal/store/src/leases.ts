@@ -1,0 +1,155 @@
+import { int8Array } from "./binary-parameters.ts";
+import type { Db } from "./db.ts";
+
+export interface LeaseKey {
+  readonly taskId: bigint;
+  readonly fence: bigint;
+}
+
+export interface LeaseRow {
+  task_id: bigint;
+  fence: bigint;
+  session_id: bigint;
+  route_id: number;
+  rank: number;
+  attempt: number;
+  failures: number;
+  losses: number;
+  leased_at: Date;
+  started_at: Date | null;
+  expires_at: Date;
+  progress: Buffer | null;
+}
+
+interface Named {
+  readonly tenantId: number;
+  readonly sessionId: bigint;
+  readonly leases: readonly LeaseKey[];
+}
+
+const keys = (p: Named) => [
+  p.tenantId,
+  p.sessionId,
+  int8Array(p.leases.map((lease) => lease.taskId)),
+  int8Array(p.leases.map((lease) => lease.fence)),
+];
+
+/**
+ * Extends the leases a worker names (G1, G4). One that does not come back is lost: the worker aborts it.
+ * Rows are locked in the order of their key, as every statement over many leases does.
+ */
+export const renewLeases = (db: Db, p: Named & { leaseMs: number }) =>
+  db.rows<{ task_id: bigint; expires_at: Date }>(
+    "renew_leases",
+    `
+  WITH held AS MATERIALIZED (
+    SELECT lease.task_id, lease.fence
+    FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence)
+    CROSS JOIN LATERAL (
+      SELECT task_id, fence FROM lease
+      WHERE tenant_id = $1 AND task_id = named.task_id AND fence = named.fence AND session_id = $2
+        AND expires_at > clock_timestamp()
+      FOR NO KEY UPDATE
+      OFFSET 0
+    ) AS lease
+  )
+  UPDATE lease SET expires_at = clock_timestamp() + $5::int * interval '1 ms'
+  WHERE tenant_id = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM held))
+    AND session_id = $2 AND expires_at > clock_timestamp()
+  RETURNING task_id, expires_at`,
+    [...keys(p), p.leaseMs],
+  );
+
+/** Notes that handlers run: start-to-close and heartbeat count from now. Told again, it changes nothing. */
+export const startLeases = (db: Db, p: Named) =>
+  db.rows<{ task_id: bigint }>(
+    "start_leases",
+    `
+  UPDATE lease
+  SET started_at = clock_timestamp(),
+    close_by = CASE WHEN route.start_to_close_ms > 0
+      THEN clock_timestamp() + route.start_to_close_ms * interval '1 ms' END,
+    beat_by = CASE WHEN route.heartbeat_ms > 0 THEN clock_timestamp() + route.heartbeat_ms * interval '1 ms' END
+  FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence), route
+  WHERE lease.tenant_id = $1 AND lease.session_id = $2
+    AND lease.task_id = named.task_id AND lease.fence = named.fence
+    AND lease.started_at IS NULL AND lease.expires_at > clock_timestamp()
+    AND route.id = lease.route_id
+  RETURNING lease.task_id`,
+    keys(p),
+  );
+
+/** Keeps the last progress, and puts off the heartbeat's end. */
+export const keepProgress = (db: Db, p: Named & { progress: readonly Buffer[] }) =>
+  db.rows<{ task_id: bigint }>(
+    "keep_progress",
+    `
+  UPDATE lease
+  SET progress = named.progress,
+    beat_by = CASE WHEN lease.beat_by IS NOT NULL
+      THEN clock_timestamp() + route.heartbeat_ms * interval '1 ms' END
+  FROM unnest($3::bigint[], $4::bigint[], $5::bytea[]) AS named (task_id, fence, progress), route
+  WHERE lease.tenant_id = $1 AND lease.session_id = $2
+    AND lease.task_id = named.task_id AND lease.fence = named.fence
+    AND lease.expires_at > clock_timestamp()
+    AND route.id = lease.route_id
+  RETURNING lease.task_id`,
+    [...keys(p), p.progress],
+  );
+
+/** Everything the session holds by the database. */
+export const listSessionLeases = (db: Db, p: { tenantId: number; sessionId: bigint }) =>
+  db.rows<{ task_id: bigint; fence: bigint; is_young: boolean }>(
+    "list_session_leases",
+    `
+  SELECT task_id, fence, leased_at > clock_timestamp() - interval '1 second' AS is_young FROM lease
+  WHERE session_id = $2 AND tenant_id = $1`,
+    [p.tenantId, p.sessionId],
+  );
+
+export interface DueLease {
+  tenant_id: number;
+  task_id: bigint;
+  fence: bigint;
+  outcome: "LOST" | "TIMED_OUT";
+}
+
+/**
+ * Leases whose time is over, in every tenant: the reaper's list. The table is small, so it is scanned and has no index
+ * on the expiry: renewals stay HOT. `graceMs` puts off the expiry after an outage of the database (G4).
+ */
+export const listDueLeases = (db: Db, p: { graceMs: number; limit: number }) =>
+  db.rows<DueLease>(
+    "list_due_leases",
+    `
+  SELECT tenant_id, task_id, fence,
+    CASE WHEN expires_at <= clock_timestamp() - $1::int * interval '1 ms' THEN 'LOST' ELSE 'TIMED_OUT' END AS outcome
+  FROM lease
+  WHERE expires_at <= clock_timestamp() - $1::int * interval '1 ms'
+    OR close_by <= clock_timestamp() OR beat_by <= clock_timestamp()
+  ORDER BY tenant_id, task_id
+  LIMIT $2`,
+    [p.graceMs, p.limit],
+  );
+
+/** Why completions were refused: what stands where a lease was named. */
+export const explainLeases = (db: Db, p: Named) =>
+  db.rows<{
+    task_id: bigint;
+    fence: bigint;
+    succeeded: boolean | null;
+    lease_fence: bigint | null;
+    run_state: number | null;
+  }>(
+    "explain_leases",
+    `
+  SELECT named.task_id, named.fence,
+    (SELECT attempt.outcome = 1 FROM attempt
+      WHERE attempt.tenant_id = $1 AND attempt.task_id = named.task_id AND attempt.fence = named.fence
+        AND attempt.session_id = $2) AS succeeded,
+    (SELECT lease.fence FROM lease
+      WHERE lease.tenant_id = $1 AND lease.task_id = named.task_id AND lease.session_id = $2) AS lease_fence,
+    (SELECT run.state FROM run WHERE run.tenant_id = $1 AND run.id = named.task_id >> 20) AS run_state
+  FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence)`,
+    keys(p),
+  );

@@ -1,0 +1,127 @@
+import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
+import type { Db } from "./db.ts";
+
+/** Where a task that has not ended may stand, in the direction that work flows. */
+export const PLACES = ["suspended", "held", "scheduled", "ready"] as const;
+export type Place = (typeof PLACES)[number];
+
+/** A task as it stands in one of these tables. */
+export interface PlacedTask {
+  readonly taskId: bigint;
+  readonly routeId: number;
+  readonly rank: number;
+  /** Leases had so far; failures and time-outs; leases lost after the start. */
+  readonly attempt: number;
+  readonly failures: number;
+  readonly losses: number;
+}
+
+const columns = (tasks: readonly PlacedTask[]) => [
+  int8Array(tasks.map((task) => task.taskId)),
+  int4Array(tasks.map((task) => task.routeId)),
+  int2Array(tasks.map((task) => task.rank)),
+  int4Array(tasks.map((task) => task.attempt)),
+  int4Array(tasks.map((task) => task.failures)),
+  int4Array(tasks.map((task) => task.losses)),
+];
+
+const TASK_COLUMNS = "task_id, route_id, rank, attempt, failures, losses";
+
+export const insertReady = (db: Db, p: { tenantId: number; tasks: readonly PlacedTask[] }) =>
+  db.rows(
+    "insert_ready",
+    `
+  INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
+  SELECT $1, ${TASK_COLUMNS}, clock_timestamp()
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[]) AS task (${TASK_COLUMNS})`,
+    [p.tenantId, ...columns(p.tasks)],
+  );
+
+export const insertScheduled = (
+  db: Db,
+  p: { tenantId: number; tasks: readonly (PlacedTask & { delayMs: number })[] },
+) =>
+  db.rows(
+    "insert_scheduled",
+    `
+  INSERT INTO scheduled (tenant_id, ${TASK_COLUMNS}, due_at)
+  SELECT $1, ${TASK_COLUMNS}, clock_timestamp() + delay_ms * interval '1 ms'
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::bigint[])
+    AS task (${TASK_COLUMNS}, delay_ms)`,
+    [p.tenantId, ...columns(p.tasks), p.tasks.map((task) => task.delayMs)],
+  );
+
+/** `reason`: 1 paused, 2 concurrency key, 3 max_parallel. */
+export const insertHeld = (
+  db: Db,
+  p: { tenantId: number; tasks: readonly (PlacedTask & { delayMs: number })[]; reason: number },
+) =>
+  db.rows(
+    "insert_held",
+    `
+  INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at)
+  SELECT $1, ${TASK_COLUMNS}, $9, clock_timestamp() + delay_ms * interval '1 ms'
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::bigint[])
+    AS task (${TASK_COLUMNS}, delay_ms)`,
+    [p.tenantId, ...columns(p.tasks), p.tasks.map((task) => task.delayMs), p.reason],
+  );
+
+/** Takes tasks of a run out of one place. Each place is a statement of its own, so that it sees what the last one freed. */
+export const sweepPlace = (db: Db, p: { place: Place; tenantId: number; taskIds: readonly bigint[] }) =>
+  db.rows<{ task_id: bigint }>(
+    `sweep_${p.place}`,
+    `
+  DELETE FROM ${p.place}
+  WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[])
+  RETURNING task_id`,
+    [p.tenantId, int8Array(p.taskIds)],
+  );
+
+/** Takes everything of a run out of one place. */
+export const sweepRun = (db: Db, p: { place: Place; tenantId: number; runId: bigint }) =>
+  db.rows<{ task_id: bigint; route_id: number; rank: number; attempt: number; failures: number; losses: number }>(
+    `sweep_run_${p.place}`,
+    `
+  DELETE FROM ${p.place}
+  WHERE tenant_id = $1 AND task_id >= $2::bigint << 20 AND task_id < ($2::bigint + 1) << 20
+  RETURNING ${TASK_COLUMNS}`,
+    [p.tenantId, p.runId],
+  );
+
+export interface Promoted {
+  route_id: number;
+}
+
+/** Moves due tasks, of every tenant, from scheduled to ready; rows a sweep holds are passed over (SKIP LOCKED). */
+export const promoteScheduled = (db: Db, p: { limit: number }) =>
+  db.rows<Promoted>(
+    "promote_scheduled",
+    `
+  WITH due AS (
+    DELETE FROM scheduled
+    WHERE ctid = ANY (ARRAY(
+      SELECT ctid FROM scheduled
+      WHERE due_at <= clock_timestamp()
+      ORDER BY due_at
+      LIMIT $1
+      FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING tenant_id, ${TASK_COLUMNS}, due_at
+  )
+  INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
+  SELECT tenant_id, ${TASK_COLUMNS}, due_at FROM due
+  RETURNING route_id`,
+    [p.limit],
+  );
+
+/** How long until the next scheduled task is due, by the database's clock; `undefined` where there is none. */
+export const findNextDue = async (db: Db): Promise<number | undefined> => {
+  const row = await db.one<{ wait_ms: number | null }>(
+    "find_next_due",
+    `
+  SELECT (SELECT ceil(extract(epoch FROM due_at - clock_timestamp()) * 1000)::float8 FROM scheduled
+    ORDER BY due_at LIMIT 1) AS wait_ms`,
+    [],
+  );
+  return row.wait_ms ?? undefined;
+};

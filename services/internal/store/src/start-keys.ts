@@ -1,0 +1,26 @@
+import type { Db } from "./db.ts";
+
+export interface StartKeyRow {
+  workflow_id: number;
+  digest: string;
+  run_id: bigint;
+  body_hash: string;
+}
+
+/** Who has each key. */
+export const findStartKeys = (
+  db: Db,
+  p: { tenantId: number; workflowIds: readonly number[]; digests: readonly string[] },
+) =>
+  db.rows<StartKeyRow>(
+    "find_start_keys",
+    `
+  SELECT start_key.workflow_id, start_key.digest, start_key.run_id, start_key.body_hash
+  FROM unnest($2::int[], $3::uuid[]) AS wanted (workflow_id, digest)
+  CROSS JOIN LATERAL (
+    SELECT workflow_id, digest, run_id, body_hash FROM start_key
+    WHERE tenant_id = $1 AND workflow_id = wanted.workflow_id AND digest = wanted.digest
+    OFFSET 0
+  ) AS start_key`,
+    [p.tenantId, p.workflowIds, p.digests],
+  );

@@ -1,0 +1,209 @@
+import { createHash, randomUUID } from "node:crypto";
+import { timestampMs } from "@bufbuild/protobuf/wkt";
+import type { StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
+import { invalidField, MeshError } from "@runmesh/domain/errors";
+import { canonicalJson } from "@runmesh/domain/json-text";
+import { exceedsUtf8, findNameFault, findTextFault, readKey, readName } from "@runmesh/domain/names";
+import { validateDefinition } from "@runmesh/domain/validate-definition";
+import { readPayload } from "@runmesh/platform/payload";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
+import type { RunIds } from "@runmesh/store/run-ids";
+import { findStartKeys } from "@runmesh/store/start-keys";
+import { type NewRun, startRuns } from "@runmesh/store/start-runs";
+import { readDefinition } from "./definition-message.ts";
+import type { Registry } from "./registry.ts";
+
+export interface StartDeps {
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+  readonly registry: Registry;
+  readonly runIds: RunIds;
+}
+
+export interface StartedRun {
+  readonly runId: bigint;
+  readonly created: boolean;
+  readonly version: number;
+  readonly loaded: LoadedDefinition;
+}
+
+/** Tasks of one statement: larger batches are cut, so that no statement runs long. */
+const MAX_TASKS_A_STATEMENT = 20_000;
+const MAX_LABELS = 16;
+const MAX_LABEL_BYTES = 1024;
+
+interface Prepared {
+  readonly loaded: LoadedDefinition;
+  readonly run: Omit<NewRun, "runId">;
+}
+
+/** Starts runs, each on its own: an answer or a MeshError per request, in order (G6). */
+export async function startRequestedRuns(
+  deps: StartDeps,
+  tenantId: number,
+  principal: string,
+  requests: readonly StartRunRequest[],
+  traceparent: string | undefined,
+): Promise<(StartedRun | MeshError)[]> {
+  const lookups = new Map<string, Promise<LoadedDefinition>>();
+  const prepared = await Promise.all(
+    requests.map(async (request) => {
+      try {
+        return prepare(request, await findLoaded(deps, tenantId, request, lookups), traceparent);
+      } catch (error) {
+        if (error instanceof MeshError) return error;
+        throw error;
+      }
+    }),
+  );
+  const runs = prepared.filter((item): item is Prepared => !(item instanceof MeshError));
+  const runIds = await deps.runIds.take(runs.length);
+  const withIds = runs.map((item, i) => ({ ...item, run: { ...item.run, runId: runIds[i]! } }));
+  const fresh = new Set<bigint>();
+  for (const chunk of chunksByTasks(withIds)) {
+    const started = await startRuns(deps.db, { tenantId, principal, runs: chunk.map((item) => item.run) });
+    for (const runId of started) fresh.add(runId);
+  }
+  const earlier = await findEarlier(deps.db, tenantId, withIds.filter((item) => !fresh.has(item.run.runId)));
+  let next = 0;
+  return prepared.map((item) => {
+    if (item instanceof MeshError) return item;
+    const { loaded, run } = withIds[next++]!;
+    if (fresh.has(run.runId)) return { runId: run.runId, created: true, version: loaded.row.version, loaded };
+    return answerEarlier(run, loaded, earlier.get(`${run.workflowId}/${run.digest}`));
+  });
+}
+
+function answerEarlier(
+  run: NewRun,
+  loaded: LoadedDefinition,
+  earlier: { run_id: bigint; body_hash: string } | undefined,
+): StartedRun | MeshError {
+  if (earlier === undefined) {
+    return new MeshError("UNAVAILABLE", "the run that holds this key ended a moment ago", { retryAfterMs: 100 });
+  }
+  if (earlier.body_hash !== run.bodyHash) {
+    return new MeshError("IDEMPOTENCY_MISMATCH", `the key started run ${earlier.run_id} with another body`, {
+      violations: [
+        {
+          field: run.idempotencyKey === undefined ? "request_id" : "idempotency_key",
+          reason: "IDEMPOTENCY_MISMATCH",
+          description: `run ${earlier.run_id} has it, with another input, labels or due time`,
+        },
+      ],
+    });
+  }
+  return { runId: earlier.run_id, created: false, version: loaded.row.version, loaded };
+}
+
+async function findEarlier(db: Db, tenantId: number, items: readonly { run: NewRun }[]) {
+  if (items.length === 0) return new Map<string, { run_id: bigint; body_hash: string }>();
+  const rows = await findStartKeys(db, {
+    tenantId,
+    workflowIds: items.map((item) => item.run.workflowId),
+    digests: items.map((item) => item.run.digest),
+  });
+  return new Map(rows.map((row) => [`${row.workflow_id}/${row.digest}`, row]));
+}
+
+/** Finds what a request wants to run; requests of one batch that want the same share the look-up. */
+function findLoaded(
+  deps: StartDeps,
+  tenantId: number,
+  request: StartRunRequest,
+  lookups: Map<string, Promise<LoadedDefinition>>,
+): Promise<LoadedDefinition> {
+  const { registry, definitions } = deps;
+  if (request.definition !== undefined) {
+    if (request.workflow !== "") throw invalidField("workflow", "excludes definition");
+    const definition = validateDefinition(readDefinition(request.definition, "definition"), "definition");
+    return registry.register(tenantId, definition, true).then(({ row }) => definitions.get(tenantId, row.id));
+  }
+  const key = request.contentHash !== "" ? request.contentHash : `${request.workflow}/${request.version}`;
+  let lookup = lookups.get(key);
+  if (lookup === undefined) {
+    const found =
+      request.contentHash !== ""
+        ? registry.getByHash(tenantId, request.contentHash)
+        : registry.getVersion(tenantId, readName(request.workflow, "workflow"), request.version);
+    lookup = found.then((row) => definitions.get(tenantId, row.id));
+    lookups.set(key, lookup);
+  }
+  return lookup;
+}
+
+function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent: string | undefined): Prepared {
+  const input = readPayload(request.inputPayload, "input");
+  const labels = readLabels(request.labels);
+  const dueAtMs = request.dueTime === undefined ? 0 : timestampMs(request.dueTime);
+  const key = request.idempotencyKey === "" ? undefined : readKey(request.idempotencyKey, "idempotency_key");
+  if (request.requestId !== "") readRequestId(request.requestId);
+  const { plan, definition, row } = loaded;
+  return {
+    loaded,
+    run: {
+      definitionId: row.id,
+      workflowId: row.workflow_id,
+      taskCount: plan.taskCount,
+      digest: digestOf(key, request.requestId),
+      bodyHash: uuidOf(`${canonicalJson(input ?? "null")}\n${labels}\n${dueAtMs}`),
+      input: input === undefined ? undefined : Buffer.from(input),
+      labels,
+      idempotencyKey: key,
+      dueAtMs,
+      deadlineMs: definition.deadlineMs,
+      maxParallel: definition.maxParallel,
+      traceparent,
+      pending: plan.initialPending,
+      roots: plan.roots,
+      routeIds: loaded.routeIds,
+      ranks: loaded.ranks,
+    },
+  };
+}
+
+function readLabels(labels: Readonly<Record<string, string>>): string {
+  const entries = Object.entries(labels);
+  if (entries.length === 0) return "{}";
+  if (entries.length > MAX_LABELS) throw invalidField("labels", `a run has at most ${MAX_LABELS}`);
+  for (const [key, value] of entries) {
+    const fault =
+      findNameFault(key) ??
+      findTextFault(value) ??
+      (exceedsUtf8(value, MAX_LABEL_BYTES) ? `a value has at most ${MAX_LABEL_BYTES} bytes` : undefined);
+    if (fault !== undefined) throw invalidField(`labels[${JSON.stringify(key)}]`, fault);
+  }
+  return JSON.stringify(Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1))));
+}
+
+function readRequestId(id: string): void {
+  const fault = findTextFault(id) ?? (exceedsUtf8(id, 128) ? "must be at most 128 bytes" : undefined);
+  if (fault !== undefined) throw invalidField("request_id", fault);
+}
+
+function digestOf(key: string | undefined, requestId: string): string {
+  if (key !== undefined) return uuidOf(`key:${key}`);
+  return requestId === "" ? randomUUID() : uuidOf(`request:${requestId}`);
+}
+
+/** The first 16 bytes of SHA-256, as a UUID. */
+function uuidOf(text: string): string {
+  const hex = createHash("sha256").update(text).digest("hex");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
+}
+
+function* chunksByTasks<T extends { readonly run: NewRun }>(items: readonly T[]): Generator<T[]> {
+  let chunk: T[] = [];
+  let tasks = 0;
+  for (const item of items) {
+    if (chunk.length > 0 && tasks + item.run.taskCount > MAX_TASKS_A_STATEMENT) {
+      yield chunk;
+      chunk = [];
+      tasks = 0;
+    }
+    chunk.push(item);
+    tasks += item.run.taskCount;
+  }
+  if (chunk.length > 0) yield chunk;
+}
