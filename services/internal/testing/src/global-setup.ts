@@ -1,0 +1,28 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startEmbeddedPostgres } from "@runmesh/store/embedded-postgres";
+import { migrate } from "@runmesh/store/migrate";
+import type { TestProject } from "vitest/node";
+import { createTemplate } from "./template-database.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Of the run's own server, whose databases come and go. */
+    postgresUrl: string;
+  }
+}
+
+/** One PostgreSQL for the whole run, with a migrated database that each test file gets a copy of. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const dataDir = await mkdtemp(join(tmpdir(), "runmesh-test-"));
+  const postgres = await startEmbeddedPostgres({ dataDir, fast: true, log: (line) => console.error(line) });
+  await createTemplate(postgres.url, async (url) => {
+    await migrate({ url });
+  });
+  project.provide("postgresUrl", postgres.url);
+  return async () => {
+    await postgres.stop();
+    await rm(dataDir, { recursive: true, force: true });
+  };
+}
