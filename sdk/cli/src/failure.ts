@@ -1,4 +1,3 @@
-import type { CommanderError } from "commander";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { printable, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -30,16 +29,10 @@ interface Refusal extends Error {
 /** Reasons that say that the mesh, or its database, cannot be reached now. */
 const AWAY = new Set(["UNAVAILABLE", "CANCELLED"]);
 
-/** `readCallError` is the client's; a failed call must have loaded it. */
 export function describeFailure(error: unknown, url: string): Failure {
   if (error instanceof UsageError) return fault(EXIT.WRONG_USAGE, "WRONG_USAGE", error.message, error.advice);
   if (isRefusal(error)) return describeRefusal(error, url);
   return fault(EXIT.FAULT, "FAULT", error instanceof Error ? (error.stack ?? error.message) : String(error));
-}
-
-/** Commander has written its own message already. */
-export function readCommanderExit(error: CommanderError): ExitCode {
-  return error.exitCode === 0 ? EXIT.DONE : EXIT.WRONG_USAGE;
 }
 
 export function printFailure(failure: Failure, terminal: Terminal, json: boolean): void {

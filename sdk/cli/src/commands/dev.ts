@@ -1,0 +1,81 @@
+import { resolve } from "node:path";
+import { type Command, Option } from "commander";
+import { readCount } from "../arguments.ts";
+import type { Host } from "../host.ts";
+import { createPrinter } from "../output.ts";
+import { DEFAULT_URL } from "../session.ts";
+import { type LogLevel, loadStandalone, type Standalone } from "../standalone-package.ts";
+import { formatRecord } from "../table.ts";
+import { untilAborted } from "../until-aborted.ts";
+
+export const DEFAULT_PORT = 7400;
+export const DEFAULT_DATA = ".runmesh";
+
+interface DevOptions {
+  readonly port: number;
+  readonly data: string;
+  readonly databaseUrl?: string;
+  readonly logLevel: LogLevel;
+}
+
+export function addDev(program: Command, host: Host): void {
+  program
+    .command("dev")
+    .description("bring a whole mesh up on this machine and keep it up until Ctrl-C")
+    .option("--port <port>", "where it listens; 0 takes a free one", readCount(0, 65_535), DEFAULT_PORT)
+    .option("--data <folder>", "where everything is kept", DEFAULT_DATA)
+    .option("--database-url <url>", "a PostgreSQL of yours in place of the embedded one (RUNMESH_DATABASE_URL)")
+    .addOption(
+      new Option("--log-level <level>", "how much the services say")
+        .choices(["silent", "error", "warn", "info", "debug"])
+        .default("warn"),
+    )
+    .action(async (options: DevOptions, command: Command) => {
+      const printer = createPrinter(host.terminal, command.optsWithGlobals<{ json?: boolean }>().json === true);
+      const databaseUrl = options.databaseUrl ?? (host.env.RUNMESH_DATABASE_URL || undefined);
+      const { startStandalone } = await loadStandalone();
+
+      const mesh = await startStandalone({
+        port: options.port,
+        dataDir: resolve(options.data),
+        logLevel: options.logLevel,
+        ...(databaseUrl !== undefined && { databaseUrl }),
+      });
+
+      try {
+        const { url, dataDir } = mesh;
+        const database = databaseUrl === undefined ? "embedded" : withoutPassword(databaseUrl);
+        printer.one({ url, dataDir, database }, () => describe(mesh, database));
+        await untilAborted(host.signal);
+        printer.note("Stopping.");
+      } finally {
+        await mesh.stop();
+      }
+    });
+}
+
+function describe(mesh: Standalone, database: string): string[] {
+  const url = mesh.url === DEFAULT_URL ? "" : ` --url ${mesh.url}`;
+  return [
+    "RunMesh is up.",
+    "",
+    ...formatRecord([
+      ["  URL", mesh.url],
+      ["  folder", mesh.dataDir],
+      ["  database", database],
+    ]),
+    "",
+    "Try, in another terminal:",
+    `  echo '{"name": "hello", "tasks": [{"key": "hi", "handler": "hi"}]}' | runmesh workflow register -${url}`,
+    "",
+    "Ctrl-C stops it; the folder keeps everything.",
+  ];
+}
+
+export function withoutPassword(text: string): string {
+  const url = URL.parse(text);
+  if (url === null) return "yours";
+  url.password = "";
+  url.search = "";
+  return url.href;
+}

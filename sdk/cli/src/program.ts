@@ -1,0 +1,67 @@
+import { Command } from "commander";
+import { addDev } from "./commands/dev.ts";
+import { addDoctor } from "./commands/doctor.ts";
+import { addImportWfFormat } from "./commands/import-wfformat.ts";
+import { addMigrate } from "./commands/migrate.ts";
+import { addRunCancel } from "./commands/run-cancel.ts";
+import { addRunEvents } from "./commands/run-events.ts";
+import { addRunList } from "./commands/run-list.ts";
+import { addRunShow } from "./commands/run-show.ts";
+import { addRunStart } from "./commands/run-start.ts";
+import { addRunWatch } from "./commands/run-watch.ts";
+import { addTaskList } from "./commands/task-list.ts";
+import { addTaskLogs } from "./commands/task-logs.ts";
+import { addTaskShow } from "./commands/task-show.ts";
+import { addWorkerList } from "./commands/worker-list.ts";
+import { addWorkflowList } from "./commands/workflow-list.ts";
+import { addWorkflowRegister } from "./commands/workflow-register.ts";
+import { addWorkflowShow } from "./commands/workflow-show.ts";
+import { EXIT_HELP } from "./exit-codes.ts";
+import type { Host } from "./host.ts";
+import { DEFAULT_URL } from "./session.ts";
+
+type AddCommand = (parent: Command, host: Host) => void;
+
+const GROUPS: readonly (readonly [string, string, readonly AddCommand[]])[] = [
+  ["workflow", "register and show workflows", [addWorkflowRegister, addWorkflowList, addWorkflowShow]],
+  [
+    "run",
+    "start, show and cancel runs",
+    [addRunStart, addRunList, addRunShow, addRunWatch, addRunEvents, addRunCancel],
+  ],
+  ["task", "look into the tasks of a run", [addTaskList, addTaskShow, addTaskLogs]],
+  ["worker", "see who works", [addWorkerList]],
+  ["import", "make workflows of other systems' files", [addImportWfFormat]],
+];
+
+/**
+ * Every command, on one host. Throws CommanderError where commander would end the process, with its message written
+ * already unless the caller will print it as JSON.
+ */
+export function createProgram(host: Host, version: string, json: boolean): Command {
+  const program = new Command("runmesh")
+    .exitOverride()
+    .description("RunMesh: durable workflows over PostgreSQL")
+    .version(version)
+    .option("--json", "print JSON: one object, or one object a line for lists and streams")
+    .option("--url <url>", `where the mesh is (RUNMESH_URL, default ${DEFAULT_URL})`)
+    .option("--api-key <key>", "sent as a bearer token (RUNMESH_API_KEY)")
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({
+      writeOut: (text) => host.terminal.out(text.trimEnd()),
+      writeErr(text) {
+        if (!json) host.terminal.note(text.trimEnd());
+      },
+    })
+    .showHelpAfterError("(--help says more)")
+    .addHelpText("after", EXIT_HELP);
+
+  addDev(program, host);
+  for (const [name, description, commands] of GROUPS) {
+    const group = program.command(name).description(description);
+    for (const add of commands) add(group, host);
+  }
+  addMigrate(program, host);
+  addDoctor(program, host);
+  return program;
+}

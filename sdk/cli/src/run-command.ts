@@ -1,0 +1,47 @@
+import { CommanderError } from "commander";
+import { EXIT, type ExitCode } from "./exit-codes.ts";
+import { describeFailure, type Failure, printFailure } from "./failure.ts";
+import type { Host } from "./host.ts";
+import { createProgram } from "./program.ts";
+import { DEFAULT_URL } from "./session.ts";
+
+/** Runs one command line (without node and script) and answers the exit code; throws nothing. */
+export async function runCommand(
+  words: readonly string[],
+  host: Omit<Host, "end">,
+  version: string,
+): Promise<ExitCode> {
+  let exitCode: ExitCode = EXIT.DONE;
+  const end = (code: ExitCode) => {
+    exitCode = code;
+  };
+  // Commander reports wrong usage while it is still reading the options, so this one is looked for beforehand.
+  const json = words.includes("--json");
+  const program = createProgram({ ...host, end }, version, json);
+  try {
+    await program.parseAsync([...words], { from: "user" });
+    return exitCode;
+  } catch (error) {
+    if (host.signal.aborted) return EXIT.INTERRUPTED;
+    if (error instanceof CommanderError && error.exitCode === 0) return EXIT.DONE;
+    const { url } = program.opts<{ url?: string }>();
+    const failure =
+      error instanceof CommanderError
+        ? describeWrongUsage(error)
+        : describeFailure(error, url ?? (host.env.RUNMESH_URL || DEFAULT_URL));
+    // For people, commander has written its own message already.
+    if (json || !(error instanceof CommanderError)) printFailure(failure, host.terminal, json);
+    return failure.exitCode;
+  }
+}
+
+function describeWrongUsage(error: CommanderError): Failure {
+  return {
+    exitCode: EXIT.WRONG_USAGE,
+    reason: "WRONG_USAGE",
+    message: error.message,
+    violations: [],
+    advice: "--help says more.",
+    requestId: "",
+  };
+}

@@ -1,0 +1,59 @@
+import { AttemptOutcomeSchema } from "@runmesh/contracts/event/v1/event_pb";
+import { type Attempt, type Task, Task_StateSchema } from "@runmesh/contracts/task/v1/task_pb";
+import { enumName } from "./json-shape.ts";
+import { textOf } from "./run-view.ts";
+import { type Column, formatRecord } from "./table.ts";
+import { formatSpan, formatTime } from "./times.ts";
+
+/** How tasks and their attempts are shown to people. */
+
+export const TASK_COLUMNS: readonly Column<Task>[] = [
+  { title: "KEY", read: (task) => task.key },
+  { title: "HANDLER", read: (task) => task.handler },
+  { title: "STATE", read: stateOf },
+  { title: "ATTEMPTS", align: "right", read: (task) => task.attemptCount },
+  { title: "WAITS FOR", align: "right", read: (task) => task.pendingCount || "" },
+  { title: "WORKER", read: (task) => task.lease?.worker ?? "" },
+  { title: "ERROR", read: errorOf },
+  { title: "TASK", read: (task) => String(task.id) },
+];
+
+export const ATTEMPT_COLUMNS: readonly Column<Attempt>[] = [
+  { title: "ATTEMPT", align: "right", read: (attempt) => attempt.number },
+  { title: "OUTCOME", read: (attempt) => enumName(AttemptOutcomeSchema, attempt.outcome) },
+  { title: "WORKER", read: (attempt) => attempt.worker },
+  { title: "LEASED (UTC)", read: (attempt) => formatTime(attempt.leaseTime) },
+  { title: "TOOK", align: "right", read: (attempt) => formatSpan(attempt.startTime, attempt.endTime) },
+  { title: "ERROR", read: errorOf },
+];
+
+export function formatTask(task: Task): string[] {
+  return formatRecord([
+    ["task", String(task.id)],
+    ["run", String(task.runId)],
+    ["key", task.key],
+    ["handler", task.handler],
+    ["state", stateOf(task)],
+    ["queue", task.queue],
+    ["requires", task.requires.join(" ")],
+    ["priority", task.priority || undefined],
+    ["depends on", task.dependsOn.join(" ")],
+    ["waits for", task.pendingCount || undefined],
+    ["attempts", task.attemptCount],
+    ["due", formatTime(task.dueTime)],
+    ["leased by", task.lease?.worker],
+    ["lease ends", formatTime(task.lease?.expireTime)],
+    ["progress", task.lease && textOf(task.lease.progressJson)],
+    ["error", errorOf(task)],
+    ["params", textOf(task.paramsJson)],
+    ["output", textOf(task.outputJson)],
+  ]);
+}
+
+function stateOf(task: Task): string {
+  return enumName(Task_StateSchema, task.state);
+}
+
+function errorOf({ error }: Task | Attempt): string {
+  return error === undefined ? "" : `${error.type}: ${error.message}`;
+}
