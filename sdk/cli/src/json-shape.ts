@@ -12,7 +12,7 @@ import { parseLossless } from "./lossless-json.ts";
 /**
  * A message as scripts get it: camelCase names, ids and other 64-bit integers as strings, times in RFC 3339, states by
  * their bare names ("SUCCEEDED"), and payloads (`*_json` fields) as the JSON they hold, under the name without "Json",
- * digit for digit. Texts, ids, times and messages that are not set are left out; counts, flags and lists never are.
+ * digit for digit. Texts, ids, times and messages that are not set are left out; counts, flags, lists and maps never are.
  */
 export function toShape<D extends DescMessage>(schema: D, message: MessageShape<D>): Record<string, unknown> {
   return shapeOf(reflect(schema, message));
@@ -64,7 +64,7 @@ function isPayload(field: DescField): boolean {
 
 function isAlwaysShown(field: DescField): boolean {
   if (field.oneof !== undefined || isPayload(field)) return false;
-  if (field.fieldKind === "list" || field.fieldKind === "enum") return true;
+  if (field.fieldKind === "list" || field.fieldKind === "map" || field.fieldKind === "enum") return true;
   return field.fieldKind === "scalar" && ALWAYS.has(field.scalar);
 }
 
