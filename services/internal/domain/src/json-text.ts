@@ -24,21 +24,25 @@ const lossless = JSON as unknown as {
   isRawJSON(value: unknown): value is JsonNumber;
 };
 
+export type JsonResult = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly why: string };
+
 /** Throws INVALID_PAYLOAD naming `field` where the text is no JSON or is nested over 100 deep. */
 export function checkJson(text: string, field: string): void {
-  const why = findJsonFault(text);
-  if (why !== undefined) throw invalidField(field, why, "INVALID_PAYLOAD");
+  const read = readJson(text);
+  if (!read.ok) throw invalidField(field, read.why, "INVALID_PAYLOAD");
 }
 
-/** What is wrong with the text as JSON, if anything. The text itself is not repeated: it may hold secrets. */
-export function findJsonFault(text: string): string | undefined {
-  if (isTooDeep(text)) return `must be nested at most ${MAX_JSON_DEPTH} deep`;
-  try {
-    JSON.parse(text);
-  } catch {
-    return "must be valid JSON";
+/** Parses JSON in the usual, lossy way, or says what is wrong; it does not repeat the text, which may hold secrets. */
+export function readJson(text: string): JsonResult {
+  // Half of a text is closing brackets, so a short one cannot be too deep and valid.
+  if (text.length > 2 * MAX_JSON_DEPTH && isTooDeep(text)) {
+    return { ok: false, why: `must be nested at most ${MAX_JSON_DEPTH} deep` };
   }
-  return undefined;
+  try {
+    return { ok: true, value: JSON.parse(text) };
+  } catch {
+    return { ok: false, why: "must be valid JSON" };
+  }
 }
 
 /**

@@ -1,5 +1,5 @@
 import { invalidField } from "./errors.ts";
-import { findJsonFault } from "./json-text.ts";
+import { readJson } from "./json-text.ts";
 import { findTextFault } from "./names.ts";
 
 const VERSION = "1";
@@ -26,9 +26,8 @@ export function readPageToken(token: string, field: string, count: number): stri
 }
 
 function readParts(body: string): string[] | undefined {
-  if (findJsonFault(body) !== undefined) return undefined;
-  const parts: unknown = JSON.parse(body);
-  return Array.isArray(parts) && parts.every(isPlainText) ? parts : undefined;
+  const read = readJson(body);
+  return read.ok && Array.isArray(read.value) && read.value.every(isPlainText) ? read.value : undefined;
 }
 
 const isPlainText = (part: unknown): part is string => typeof part === "string" && findTextFault(part) === undefined;

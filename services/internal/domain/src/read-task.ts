@@ -11,9 +11,10 @@ import type {
 import { parseDuration } from "./duration.ts";
 import type { Faults } from "./faults.ts";
 import { fieldAt } from "./json-pointer.ts";
-import { findJsonFault } from "./json-text.ts";
+import { readJson } from "./json-text.ts";
 import { exceedsUtf8, findCapabilityFault, findKeyFault, findNameFault, findTextFault } from "./names.ts";
-import { mayHoldReferences, type Reference, scanReferences } from "./references.ts";
+import { type Reference, scanReferences } from "./reference-scan.ts";
+import { mayHoldReferences } from "./references.ts";
 
 export const MAX_PAYLOAD_BYTES = 256 * 1024;
 export const DEFAULT_QUEUE = "default";
@@ -74,10 +75,10 @@ export function readPayload(text: string, field: string, faults: Faults): readon
     faults.add(field, "must be at most 256 KiB", "TOO_LARGE");
     return [];
   }
-  const why = findJsonFault(text);
-  if (why !== undefined) faults.add(field, why, "INVALID_PAYLOAD");
-  if (why !== undefined || !mayHoldReferences(text)) return [];
-  const scan = scanReferences(JSON.parse(text));
+  const read = readJson(text);
+  if (!read.ok) faults.add(field, read.why, "INVALID_PAYLOAD");
+  if (!read.ok || !mayHoldReferences(text)) return [];
+  const scan = scanReferences(read.value);
   for (const fault of scan.faults) faults.add(fieldAt(field, fault.at), fault.why, "INVALID_REFERENCE");
   return scan.references;
 }
@@ -142,8 +143,10 @@ export function readConcurrency(
   const key = input.key ?? "";
   const why = findKeyFault(key);
   faults.check(why, at, "key");
-  if (why === undefined && mayHoldReferences(key) && findJsonFault(key) === undefined) {
-    const { references } = scanKey(key, `${at}.key`, faults);
+  const read = why === undefined && mayHoldReferences(key) ? readJson(key) : undefined;
+  if (read?.ok) {
+    const { references, faults: malformed } = scanReferences(read.value);
+    for (const fault of malformed) faults.add(`${at}.key`, fault.why, "INVALID_REFERENCE");
     if (references.some(({ source }) => source !== "input")) {
       faults.add(`${at}.key`, "may refer to the input only", "INVALID_REFERENCE");
     }
@@ -153,12 +156,6 @@ export function readConcurrency(
     limit: readNumber(input.limit || undefined, { min: 1, max: 1000, absent: 1 }, at, "limit", faults),
     onConflict: readChoice(input.onConflict, ON_CONFLICT, at, "on_conflict", faults),
   };
-}
-
-function scanKey(key: string, field: string, faults: Faults) {
-  const scan = scanReferences(JSON.parse(key));
-  for (const { why } of scan.faults) faults.add(field, why, "INVALID_REFERENCE");
-  return scan;
 }
 
 export function readDuration(text: string | undefined, at: string, name: string, faults: Faults): number {

@@ -1,5 +1,4 @@
 import { escapeStep, readPointer, unescapeStep } from "./json-pointer.ts";
-import { isJsonNumber, type JsonNode, writeLossless } from "./json-text.ts";
 
 /** A value that exists when the task is claimed: `{"$ref": "#/input/id"}` or `{"$ref": "#/tasks/KEY/output/x"}`. */
 export interface Reference {
@@ -16,109 +15,67 @@ export interface ReferenceFault {
   readonly why: string;
 }
 
-/** A place in a template that a reference fills. */
-export interface Hole {
+/** A reference as a template needs it. */
+export interface ReadReference {
   readonly reference: Reference;
   readonly written: string;
   readonly steps: readonly string[];
-  /** JSON text; undefined where the value must be found. */
-  readonly fallback: string | undefined;
 }
 
-/** Walks params once: constant text grows until a reference leaves a hole. Depth is bounded by `checkJson`. */
-export class Weave {
-  readonly holes: Hole[] = [];
-  readonly faults: ReferenceFault[] = [];
-  isConstant = true;
-  #parts: (string | Hole)[] = [];
-  #text = "";
+export interface ReferenceScan {
+  readonly references: Reference[];
+  readonly faults: ReferenceFault[];
+}
 
-  parts(): (string | Hole)[] {
-    return this.#text === "" ? this.#parts : [...this.#parts, this.#text];
-  }
+export type Members = Readonly<Record<string, unknown>>;
 
-  add(node: JsonNode, at: string, mayRefer: boolean): void {
-    if (node === null || typeof node !== "object" || isJsonNumber(node)) {
-      this.#text += writeLossless(node);
-    } else if (Array.isArray(node)) {
-      this.#addItems(node, at, mayRefer);
-    } else {
-      const members = node as { readonly [key: string]: JsonNode };
-      if (Object.hasOwn(members, "$ref")) this.#addReference(members, at, mayRefer);
-      else if (Object.hasOwn(members, "$literal")) this.#addLiteral(members, at);
-      else this.#addMembers(members, at, mayRefer);
-    }
-  }
+export const isReference = (members: object): boolean => Object.hasOwn(members, "$ref");
+export const isLiteral = (members: object): boolean => Object.hasOwn(members, "$literal");
 
-  #addItems(items: readonly JsonNode[], at: string, mayRefer: boolean): void {
-    this.#text += "[";
-    for (const [index, item] of items.entries()) {
-      if (index > 0) this.#text += ",";
-      this.add(item, `${at}/${index}`, mayRefer);
-    }
-    this.#text += "]";
-  }
+/** The references in parsed JSON, and what is wrong with those that are malformed. Depth is bounded by `checkJson`. */
+export function scanReferences(value: unknown): ReferenceScan {
+  const scan: ReferenceScan = { references: [], faults: [] };
+  walk(value, "", scan, true);
+  return scan;
+}
 
-  #addMembers(members: { readonly [key: string]: JsonNode }, at: string, mayRefer: boolean): void {
-    this.#text += "{";
-    let separator = "";
-    for (const key of Object.keys(members)) {
-      this.#text += `${separator}${JSON.stringify(key)}:`;
-      separator = ",";
-      this.add(members[key]!, `${at}/${escapeStep(key)}`, mayRefer);
-    }
-    this.#text += "}";
-  }
-
-  #addLiteral(members: { readonly [key: string]: JsonNode }, at: string): void {
-    this.isConstant = false;
-    if (Object.keys(members).length > 1) this.faults.push({ at, why: '"$literal" stands alone in its object' });
-    this.#text += writeLossless(members.$literal!);
-  }
-
-  #addReference(members: { readonly [key: string]: JsonNode }, at: string, mayRefer: boolean): void {
-    this.isConstant = false;
-    const written = members.$ref!;
-    const target = typeof written === "string" ? readTarget(written) : undefined;
-    const stray = Object.keys(members).find((key) => key !== "$ref" && key !== "default");
-    if (!mayRefer) this.faults.push({ at, why: "a default holds no references" });
-    else if (stray !== undefined) this.faults.push({ at, why: '"$ref" stands alone, or beside "default"' });
-    else if (target === undefined) {
-      this.faults.push({ at, why: 'must be "#/input/…" or "#/tasks/KEY/output/…", with JSON Pointers' });
-    } else {
-      const hasDefault = Object.hasOwn(members, "default");
-      const fallback = hasDefault ? this.#constant(members.default!, `${at}/default`) : undefined;
-      const { source, pointer, steps } = target;
-      const hole = { reference: { at, source, pointer, hasDefault }, written: written as string, steps, fallback };
-      this.holes.push(hole);
-      this.#parts.push(this.#text, hole);
-      this.#text = "";
-    }
-  }
-
-  #constant(node: JsonNode, at: string): string {
-    const before = this.#text;
-    this.#text = "";
-    this.add(node, at, false);
-    const constant = this.#text;
-    this.#text = before;
-    return constant;
+function walk(value: unknown, at: string, scan: ReferenceScan, mayRefer: boolean): void {
+  if (value === null || typeof value !== "object") return;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) walk(value[index], `${at}/${index}`, scan, mayRefer);
+  } else if (isReference(value)) {
+    addReference(value as Members, at, scan, mayRefer);
+  } else if (isLiteral(value)) {
+    if (Object.keys(value).length > 1) scan.faults.push({ at, why: '"$literal" stands alone in its object' });
+  } else {
+    for (const key of Object.keys(value)) walk((value as Members)[key], `${at}/${escapeStep(key)}`, scan, mayRefer);
   }
 }
 
-interface Target {
-  readonly source: Reference["source"];
-  readonly pointer: string;
-  readonly steps: readonly string[];
+function addReference(members: Members, at: string, scan: ReferenceScan, mayRefer: boolean): void {
+  const why = mayRefer ? findFault(members) : "a default holds no references";
+  const read = why === undefined ? readReference(members, at) : undefined;
+  if (read === undefined) scan.faults.push({ at, why: why ?? MALFORMED });
+  else scan.references.push(read.reference);
+  if (mayRefer && read?.reference.hasDefault) walk(members.default, `${at}/default`, scan, false);
 }
 
-function readTarget(written: string): Target | undefined {
-  const match = TARGET.exec(written);
+function findFault(members: Members): string | undefined {
+  const isStray = (key: string) => key !== "$ref" && key !== "default";
+  return Object.keys(members).some(isStray) ? '"$ref" stands alone, or beside "default"' : undefined;
+}
+
+/** Reads an object that has `$ref`; undefined where what it names is no reference. */
+export function readReference(members: Members, at: string): ReadReference | undefined {
+  const written = members.$ref;
+  const match = typeof written === "string" ? TARGET.exec(written) : null;
   if (match === null) return undefined;
-  const [, key, pointer = ""] = match;
+  const [text, key, pointer = ""] = match;
   const steps = readPointer(pointer);
   if (steps === undefined || (key !== undefined && readPointer(`/${key}`) === undefined)) return undefined;
-  return { source: key === undefined ? "input" : { task: unescapeStep(key) }, pointer, steps };
+  const source = key === undefined ? "input" : { task: unescapeStep(key) };
+  return { reference: { at, source, pointer, hasDefault: Object.hasOwn(members, "default") }, written: text, steps };
 }
 
 const TARGET = /^#\/(?:input|tasks\/([^/]+)\/output)((?:\/.*)?)$/s;
+const MALFORMED = 'must be "#/input/…" or "#/tasks/KEY/output/…", with JSON Pointers';

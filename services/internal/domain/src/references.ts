@@ -1,15 +1,16 @@
 import { MeshError } from "./errors.ts";
 import { escapeStep, fieldAt, nodeAt, sliceAt } from "./json-pointer.ts";
 import { type JsonNode, parseLossless, writeLossless } from "./json-text.ts";
-import { type Hole, type Reference, type ReferenceFault, Weave } from "./reference-scan.ts";
+import { isLiteral, type Reference, type ReferenceFault, scanReferences } from "./reference-scan.ts";
+import { type Hole, type Part, weave } from "./weave.ts";
 
-export type { Reference, ReferenceFault } from "./reference-scan.ts";
+export type { Reference } from "./reference-scan.ts";
 
 /** Params ready to be resolved many times. Made by `compileTemplate`. */
 export interface Template {
   /** Holds neither `$ref` nor `$literal`: the stored text is the result, byte for byte. */
   readonly isConstant: boolean;
-  readonly parts: readonly (string | Hole)[];
+  readonly parts: readonly Part[];
 }
 
 /** Where values come from; all JSON text. */
@@ -28,8 +29,8 @@ export type Resolution =
 /** Longest resolved params, in UTF-16 units: what one acquire answer may hold. */
 export const MAX_RESOLVED_LENGTH = 4 * 1024 * 1024;
 
-/** From so many references on, a source is parsed once instead of searched for each. */
-const MANY = 9;
+/** With more parts than this, a source is parsed once instead of searched for each reference. */
+const MANY = 16;
 
 /** Whether the text can hold `$ref` or `$literal` at all; a cheap test that is never wrongly false. */
 export function mayHoldReferences(text: string): boolean {
@@ -44,21 +45,21 @@ export function collectReferences(paramsText: string): Reference[] {
   return references;
 }
 
-/** The references in parsed JSON, and what is wrong with those that are malformed. */
-export function scanReferences(value: unknown): { references: Reference[]; faults: ReferenceFault[] } {
-  const weave = new Weave();
-  weave.add(value as JsonNode, "", true);
-  return { references: weave.holes.map((hole) => hole.reference), faults: weave.faults };
-}
-
 /** Compiles params; `undefined` stands for null. Throws INVALID_REFERENCE at the first malformed reference. */
 export function compileTemplate(text: string | undefined): Template {
   if (text === undefined) return { isConstant: true, parts: ["null"] };
   if (!mayHoldReferences(text)) return { isConstant: true, parts: [text] };
-  const weave = new Weave();
-  weave.add(parseLossless(text), "", true);
-  throwFirst(weave.faults);
-  return weave.isConstant ? { isConstant: true, parts: [text] } : { isConstant: false, parts: weave.parts() };
+  const node = parseLossless(text);
+  const { references, faults } = scanReferences(node);
+  throwFirst(faults);
+  const isConstant = references.length === 0 && !holdsLiteral(node);
+  return { isConstant, parts: isConstant ? [text] : weave(node) };
+}
+
+/** Whether any object has `$literal`, as a template must unwrap it. */
+function holdsLiteral(node: JsonNode): boolean {
+  if (node === null || typeof node !== "object") return false;
+  return isLiteral(node) || Object.values(node).some(holdsLiteral);
 }
 
 /**
@@ -66,7 +67,7 @@ export function compileTemplate(text: string | undefined): Template {
  * found takes the default, or fails with the place of its reference.
  */
 export function resolveTemplate(template: Template, lookup: Lookup): Resolution {
-  const find = template.parts.length < 2 * MANY ? searcher(lookup) : parser(lookup);
+  const find = template.parts.length <= MANY ? searcher(lookup) : parser(lookup);
   let text = "";
   for (const part of template.parts) {
     if (typeof part === "string") {
