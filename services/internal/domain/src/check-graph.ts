@@ -11,19 +11,21 @@ export const MAX_EDGES = 100_000;
 const MAX_NAMED = 12;
 
 /**
- * Checks keys, dependencies and references. A reference implies its dependency, so the task it names is an ancestor
- * unless there is no such task or the way back makes a circle: no ancestor sets are needed.
+ * Checks keys, dependencies and references, and answers the graph, which is whole where there were no faults. A
+ * reference implies its dependency, so the task it names is an ancestor unless there is no such task or the way back
+ * makes a circle: no ancestor sets are needed.
  */
 export function checkGraph(
   reads: readonly ReadTask[],
   output: readonly Reference[],
   root: string,
   faults: Faults,
-): void {
+): Graph | undefined {
   const check = new GraphCheck(reads, root, faults);
   check.indexKeys();
   const graph = check.addEdges();
   if (graph !== undefined) check.checkOrder(graph, output);
+  return graph;
 }
 
 class GraphCheck {

@@ -3,8 +3,10 @@ import { endOfString, isJsonNumber, type JsonNode } from "./json-text.ts";
 /** Steps of a JSON Pointer (RFC 6901); undefined where it is malformed. The empty pointer has no steps. */
 export function readPointer(pointer: string): string[] | undefined {
   if (pointer === "") return [];
-  if (!pointer.startsWith("/") || /~(?![01])/.test(pointer)) return undefined;
-  return pointer.slice(1).split("/").map(unescapeStep);
+  if (!pointer.startsWith("/")) return undefined;
+  const steps = pointer.slice(1).split("/");
+  if (!pointer.includes("~")) return steps;
+  return /~(?![01])/.test(pointer) ? undefined : steps.map(unescapeStep);
 }
 
 export const escapeStep = (step: string): string => step.replaceAll("~", "~0").replaceAll("/", "~1");

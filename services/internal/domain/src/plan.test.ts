@@ -16,12 +16,25 @@ test("references imply dependencies, and one that is listed too counts once", ()
     ],
   });
 
-  const plan = buildPlan(definition);
+  const plan = buildPlan(structuredClone(definition));
 
+  expect(plan).toEqual(expect.objectContaining({ ...buildPlan(definition), isFastPath: expect.any(Function) }));
   expect(plan).toMatchObject({ taskCount: 3, edgeCount: 2, keys: ["ship", "eu/pay", "pack"], roots: [1, 2] });
   expect([...neighbours(plan.dependencies, 0)]).toEqual([1, 2]);
   expect([...plan.initialPending]).toEqual([2, 0, 0]);
   expect(plan.ordinalOf.get("pack")).toBe(2);
+});
+
+test("a definition that was stored is planned as the one that was validated", () => {
+  fc.assert(
+    fc.property(anyGraph(), (spec) => {
+      const definition = givenDefinition(spec);
+      const { isFastPath: _ahead, ...ahead } = buildPlan(definition);
+      const { isFastPath: _stored, ...stored } = buildPlan(structuredClone(definition));
+
+      expect(stored).toEqual(ahead);
+    }),
+  );
 });
 
 test("a plan agrees with a naive reading of the definition", () => {

@@ -23,9 +23,23 @@ export interface Plan {
   isFastPath(ordinal: number): boolean;
 }
 
-/** Plans a definition that `validateDefinition` made. */
+/** Plans by the definition they belong to, so that validating and planning read the references once. */
+const planned = new WeakMap<Definition, Plan>();
+
+/** Plans a definition that `validateDefinition` made, now or in another process. */
 export function buildPlan(definition: Definition): Plan {
-  const ordinalOf = new Map(definition.tasks.map((task, ordinal) => [task.key, ordinal]));
+  return planned.get(definition) ?? planAhead(definition, buildGraph(definition));
+}
+
+/** Keeps the plan for `buildPlan` where the graph is known already. */
+export function planAhead(definition: Definition, graph: Graph): Plan {
+  const plan = planGraph(definition.tasks, graph);
+  planned.set(definition, plan);
+  return plan;
+}
+
+function buildGraph(definition: Definition): Graph {
+  const ordinalOf = indexKeys(definition.tasks);
   const builder = new GraphBuilder(definition.tasks.length);
   for (const task of definition.tasks) {
     builder.nextTask();
@@ -35,10 +49,10 @@ export function buildPlan(definition: Definition): Plan {
       if (source !== "input") builder.add(getOrdinal(ordinalOf, source.task));
     }
   }
-  return planGraph(definition.tasks, ordinalOf, builder.build());
+  return builder.build();
 }
 
-function planGraph(tasks: readonly TaskDefinition[], ordinalOf: ReadonlyMap<string, number>, graph: Graph): Plan {
+function planGraph(tasks: readonly TaskDefinition[], graph: Graph): Plan {
   const order = sortByDependencies(graph);
   if (order.length < graph.taskCount) throw new Error("a definition with a circle was planned without being validated");
   const initialPending = countDependencies(graph);
@@ -52,12 +66,16 @@ function planGraph(tasks: readonly TaskDefinition[], ordinalOf: ReadonlyMap<stri
   return {
     ...graph,
     keys: tasks.map((task) => task.key),
-    ordinalOf,
+    ordinalOf: indexKeys(tasks),
     order,
     initialPending,
     roots,
     isFastPath: (ordinal) => isFast[ordinal] === 1,
   };
+}
+
+function indexKeys(tasks: readonly TaskDefinition[]): Map<string, number> {
+  return new Map(tasks.map((task, ordinal) => [task.key, ordinal]));
 }
 
 function getOrdinal(ordinalOf: ReadonlyMap<string, number>, key: string): number {

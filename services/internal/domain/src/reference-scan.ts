@@ -1,4 +1,4 @@
-import { escapeStep, readPointer, unescapeStep } from "./json-pointer.ts";
+import { escapeStep, readPointer } from "./json-pointer.ts";
 
 /** A value that exists when the task is claimed: `{"$ref": "#/input/id"}` or `{"$ref": "#/tasks/KEY/output/x"}`. */
 export interface Reference {
@@ -72,8 +72,9 @@ export function readReference(members: Members, at: string): ReadReference | und
   if (match === null) return undefined;
   const [text, key, pointer = ""] = match;
   const steps = readPointer(pointer);
-  if (steps === undefined || (key !== undefined && readPointer(`/${key}`) === undefined)) return undefined;
-  const source = key === undefined ? "input" : { task: unescapeStep(key) };
+  const task = key?.includes("~") ? readPointer(`/${key}`)?.[0] : key;
+  if (steps === undefined || (key !== undefined && task === undefined)) return undefined;
+  const source = task === undefined ? "input" : { task };
   return { reference: { at, source, pointer, hasDefault: Object.hasOwn(members, "default") }, written: text, steps };
 }
 

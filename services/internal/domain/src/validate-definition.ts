@@ -3,6 +3,7 @@ import type { Definition, DefinitionInput, OnFailure } from "./definition.ts";
 import { invalidField } from "./errors.ts";
 import { Faults } from "./faults.ts";
 import { findNameFault } from "./names.ts";
+import { planAhead } from "./plan.ts";
 import {
   type ReadTask,
   readChoice,
@@ -39,8 +40,9 @@ export function validateDefinition(input: DefinitionInput, root = "definition"):
     maxParallel: readNumber(input.maxParallel, { min: 0, max: MAX_PARALLEL, absent: 0 }, root, "max_parallel", faults),
     concurrency: readConcurrency(input.concurrency, `${root}.concurrency`, faults),
   };
-  if (!faults.isFull) checkGraph(reads, references, root, faults);
+  const graph = faults.isFull ? undefined : checkGraph(reads, references, root, faults);
   faults.throwIfAny();
+  if (graph !== undefined) planAhead(definition, graph);
   return definition;
 }
 
