@@ -1,0 +1,113 @@
+import { MeshError } from "@runmesh/client";
+import { beforeEach, expect, test, vi } from "vitest";
+import { runCli } from "../../test/run-cli.ts";
+import type { Finding, StandaloneOptions } from "../standalone-package.ts";
+import { withoutPassword } from "./dev.ts";
+
+const fake = vi.hoisted(() => ({
+  started: [] as unknown[],
+  stopCount: 0,
+  refusal: undefined as Error | undefined,
+  findings: [] as unknown[],
+  applied: [] as string[],
+}));
+
+vi.mock("../standalone-package.ts", () => ({
+  loadStandalone: async () => ({
+    async startStandalone(options: StandaloneOptions) {
+      if (fake.refusal !== undefined) throw fake.refusal;
+      fake.started.push(options);
+      return {
+        url: `http://127.0.0.1:${options.port}`,
+        dataDir: options.dataDir,
+        async stop() {
+          fake.stopCount++;
+        },
+      };
+    },
+  }),
+  loadMaintenance: async () => ({
+    doctor: async () => fake.findings,
+    migrate: async () => ({ applied: fake.applied }),
+  }),
+}));
+
+beforeEach(() => {
+  Object.assign(fake, { started: [], stopCount: 0, refusal: undefined, findings: [], applied: [] });
+});
+
+const DATABASE = "postgresql://me:secret@db:5432/runmesh";
+
+test("dev prints URL, folder and a first command, and stops the mesh when it is told to", async () => {
+  const stop = new AbortController();
+
+  const result = await runCli(["dev", "--port", "7500", "--data", "/tmp/mesh"], {
+    signal: stop.signal,
+    onLine: (line) => line.startsWith("Ctrl-C") && stop.abort(),
+  });
+
+  expect(result).toMatchObject({ exitCode: 0, stderr: ["Stopping."] });
+  expect(result.stdout).toContain("  URL       http://127.0.0.1:7500");
+  expect(result.stdout).toContain("  folder    /tmp/mesh");
+  expect(result.stdout.join("\n")).toContain("runmesh workflow register - --url http://127.0.0.1:7500");
+  expect(fake.started).toEqual([{ port: 7500, dataDir: "/tmp/mesh", logLevel: "warn" }]);
+  expect(fake.stopCount).toBe(1);
+});
+
+test("dev on a database of one's own does not print its password", async () => {
+  const stop = new AbortController();
+
+  const result = await runCli(["dev", "--json", "--data", "/tmp/mesh"], {
+    env: { RUNMESH_DATABASE_URL: DATABASE },
+    signal: stop.signal,
+    onLine: () => stop.abort(),
+  });
+
+  expect(result.stdout.map((line) => JSON.parse(line))).toEqual([
+    { url: "http://127.0.0.1:7400", dataDir: "/tmp/mesh", database: "postgresql://me@db:5432/runmesh" },
+  ]);
+  expect(fake.started).toMatchObject([{ databaseUrl: DATABASE }]);
+});
+
+test("a second dev on a folder exits 4 and names where the first is", async () => {
+  fake.refusal = new MeshError("ALREADY_EXISTS", "it serves at http://127.0.0.1:7400", { advice: "Use that one." });
+
+  const result = await runCli(["dev"]);
+
+  expect(result).toEqual({
+    exitCode: 4,
+    stdout: [],
+    stderr: ["runmesh: ALREADY_EXISTS: it serves at http://127.0.0.1:7400", "  Use that one."],
+  });
+});
+
+test.each([
+  [[], 0, ["All is well."]],
+  [[finding("warning")], 0, ["warning: orphan: 2", "  task 7", "  Look at it."]],
+  [[finding("warning"), finding("error")], 1, expect.arrayContaining(["error: orphan: 2"])],
+])("doctor exits by the worst finding", async (findings, exitCode, stdout) => {
+  fake.findings = findings;
+
+  const result = await runCli(["doctor", "--database-url", DATABASE]);
+
+  expect(result).toMatchObject({ exitCode, stdout });
+});
+
+test("migrate names what it applied", async () => {
+  fake.applied = ["1_init"];
+
+  const people = await runCli(["migrate", "--database-url", DATABASE]);
+  const script = await runCli(["migrate", "--json"], { env: { RUNMESH_DATABASE_URL: DATABASE } });
+
+  expect(people).toMatchObject({ exitCode: 0, stdout: ["Applied 1_init"] });
+  expect(script.stdout).toEqual(['{"applied":["1_init"]}']);
+});
+
+test("a password is taken out of a URL, in whatever place", () => {
+  expect(withoutPassword("postgresql://me:secret@db/x?password=secret")).toBe("postgresql://me@db/x");
+  expect(withoutPassword("host=db password=secret")).toBe("yours");
+});
+
+function finding(severity: Finding["severity"]): Finding {
+  return { check: "orphan", severity, count: 2, examples: ["task 7"], advice: "Look at it." };
+}
