@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { anyGraph, givenDefinition } from "./given-graph.ts";
+import { anyGraph, givenDefinition } from "../testing/given-graph.ts";
 import { neighbours } from "./graph.ts";
 import { buildPlan } from "./plan.ts";
 import { validateDefinition } from "./validate-definition.ts";

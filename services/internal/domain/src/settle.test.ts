@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { anyGraph, givenDefinition, type TaskSpec } from "../testing/given-graph.ts";
 import type { Definition } from "./definition.ts";
-import { anyGraph, givenDefinition, type TaskSpec } from "./given-graph.ts";
 import { neighbours } from "./graph.ts";
 import { buildPlan, type Plan } from "./plan.ts";
 import { recompute } from "./recompute.ts";

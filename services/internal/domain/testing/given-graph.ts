@@ -1,8 +1,8 @@
 import fc from "fast-check";
-import type { Definition, OnFailure, When } from "./definition.ts";
-import { validateDefinition } from "./validate-definition.ts";
+import type { Definition, OnFailure, When } from "../src/definition.ts";
+import { validateDefinition } from "../src/validate-definition.ts";
 
-/** For tests only: a graph by ordinals. */
+/** A graph by ordinals. */
 export interface GraphSpec {
   readonly onFailure: OnFailure;
   readonly tasks: readonly TaskSpec[];
