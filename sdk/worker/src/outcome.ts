@@ -1,0 +1,34 @@
+import type { Attempt } from "./attempt.ts";
+import { type Failure, readFailure } from "./failure.ts";
+
+/** What the worker reports of an attempt whose handler has ended. */
+export type Outcome =
+  | { readonly kind: "completed"; readonly outputJson: Uint8Array<ArrayBuffer> }
+  | { readonly kind: "failed"; readonly failure: Failure }
+  | { readonly kind: "released" }
+  /** The server knows more of it already. */
+  | { readonly kind: "dropped" };
+
+/** A result counts whatever was aborted: the server decides whether it came in time. */
+export function outcomeOfResult(attempt: Attempt, outputJson: Uint8Array<ArrayBuffer>): Outcome {
+  return attempt.lost ? outcomeOfLost(attempt) : { kind: "completed", outputJson };
+}
+
+/** What an aborted handler throws says nothing about the task: an outage or a shutdown burns no attempt (G4, G7). */
+export function outcomeOfThrown(attempt: Attempt, thrown: unknown): Outcome {
+  if (attempt.lost) return outcomeOfLost(attempt);
+  switch (attempt.aborted) {
+    case "lease_lost":
+    case "stopping":
+      return { kind: "released" };
+    case "timeout":
+      return { kind: "failed", failure: { ...readFailure(thrown), type: "TIMED_OUT", retryable: true } };
+    default:
+      return { kind: "failed", failure: readFailure(thrown) };
+  }
+}
+
+/** An exclusive task waits for the word that its handler has ended. */
+function outcomeOfLost(attempt: Attempt): Outcome {
+  return { kind: attempt.lease.exclusive ? "released" : "dropped" };
+}

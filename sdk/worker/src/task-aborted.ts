@@ -1,0 +1,20 @@
+/** Why an attempt was aborted. */
+export type AbortCause = "timeout" | "cancelled" | "lease_lost" | "stopping";
+
+const SAID: Record<AbortCause, string> = {
+  timeout: "the attempt took longer than its time-out",
+  cancelled: "the run was cancelled or has ended",
+  lease_lost: "the lease was lost: another worker may have the task",
+  stopping: "the worker is stopping",
+};
+
+/** The reason of a handler's `ctx.signal`. */
+export class TaskAbortedError extends Error {
+  override readonly name = "TaskAbortedError";
+  override readonly cause: AbortCause;
+
+  constructor(cause: AbortCause) {
+    super(SAID[cause]);
+    this.cause = cause;
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * 1. At most `slots` handlers run at a time; what is prefetched waits in the order it came.
+ * 2. Only a task whose lease is trusted is started (G4); one that was lost never is.
+ * 3. An attempt is held, and named in renewals, until its report was answered or the server has told that it is lost.
+ */
+import type { Handler } from "@runmesh/client";
+import type { LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
+import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
+import { Attempt } from "./attempt.ts";
+import { monotonicMs } from "./clock.ts";
+import { type Outcome, outcomeOfResult, outcomeOfThrown } from "./outcome.ts";
+import { runHandler } from "./run-handler.ts";
+
+export interface RunnerOptions {
+  readonly handlers: ReadonlyMap<string, Handler>;
+  readonly slots: number;
+  trustedUntil(attempt: Attempt): number;
+  /** Takes in what was told about lost leases. */
+  receive(): void;
+  /** The params of a task whose answer had no room for them. */
+  fetchParams(attempt: Attempt): Promise<Uint8Array>;
+  report(attempt: Attempt, outcome: Outcome): void;
+  /** A running attempt may need a sweep by then. */
+  onDeadline(at: number): void;
+}
+
+export interface TaskRunner {
+  readonly held: ReadonlyMap<bigint, Attempt>;
+  readonly running: number;
+  readonly queued: number;
+  /** When the first of the queue came; undefined while it is empty. */
+  readonly queuedSince: number | undefined;
+  /** Mean time of a handler, weighted to the last ones; 0 before the first. */
+  readonly meanMs: number;
+  accept(leases: readonly LeasedTask[], batch: number, trustedUntil: number): void;
+  /** Starts what there is room for. */
+  pump(): void;
+  lose(fence: bigint, cause: number): void;
+  loseAll(): void;
+  /** The reports of these were answered. */
+  forget(fences: readonly bigint[]): void;
+  /** Gives back what has not been started. */
+  releaseQueued(): void;
+  abortRunning(): void;
+  /** Gives back what still runs, after it was aborted and went on. */
+  releaseRunning(): void;
+  /** Resolves when no handler runs. */
+  idle(): Promise<void>;
+}
+
+const decoder = new TextDecoder();
+
+export function createTaskRunner(options: RunnerOptions): TaskRunner {
+  const held = new Map<bigint, Attempt>();
+  const waiters: (() => void)[] = [];
+  let queue: Attempt[] = [];
+  let running = 0;
+  let meanMs = 0;
+
+  function pump(): void {
+    if (running >= options.slots || queue.length === 0) return;
+    options.receive();
+    const now = monotonicMs();
+    let taken = 0;
+    for (; taken < queue.length && running < options.slots; taken++) {
+      const attempt = queue[taken]!;
+      if (attempt.lost) continue;
+      // A renewal that is under way will tell.
+      if (options.trustedUntil(attempt) <= now) break;
+      running++;
+      attempt.begin(now);
+      if (attempt.timesOutAt !== Number.POSITIVE_INFINITY) options.onDeadline(attempt.timesOutAt);
+      void execute(attempt);
+    }
+    if (taken > 0) queue = queue.slice(taken);
+  }
+
+  async function execute(attempt: Attempt): Promise<void> {
+    let outcome: Outcome;
+    try {
+      const { lease } = attempt;
+      const handler = options.handlers.get(lease.handler);
+      if (handler === undefined) throw new Error(`this worker has no handler ${lease.handler}`);
+      const json = lease.paramsDeferred ? await options.fetchParams(attempt) : lease.paramsJson;
+      const input = json.length === 0 ? null : JSON.parse(decoder.decode(json));
+      outcome = outcomeOfResult(attempt, await runHandler(handler, input, attempt));
+    } catch (thrown) {
+      outcome = outcomeOfThrown(attempt, thrown);
+    }
+    end(attempt, outcome);
+  }
+
+  function end(attempt: Attempt, outcome: Outcome): void {
+    running--;
+    const took = monotonicMs() - attempt.startedAt;
+    meanMs = meanMs === 0 ? took : meanMs + (took - meanMs) * 0.1;
+    // `releaseRunning` may have reported it before.
+    if (attempt.state === "running") report(attempt, outcome);
+    pump();
+    if (running === 0) for (const waiter of waiters.splice(0)) waiter();
+  }
+
+  function report(attempt: Attempt, outcome: Outcome): void {
+    attempt.state = "reporting";
+    if (outcome.kind === "dropped") held.delete(attempt.lease.fence);
+    else options.report(attempt, outcome);
+  }
+
+  function lose(attempt: Attempt, cause: number): void {
+    if (attempt.state === "reporting") return;
+    attempt.lost = true;
+    if (attempt.state === "queued") {
+      held.delete(attempt.lease.fence);
+      return;
+    }
+    attempt.abort(ABORT_CAUSES.get(cause) ?? "lease_lost");
+  }
+
+  return {
+    held,
+    get running() {
+      return running;
+    },
+    get queued() {
+      return queue.length;
+    },
+    get queuedSince() {
+      return queue[0]?.receivedAt;
+    },
+    get meanMs() {
+      return meanMs;
+    },
+    accept(leases, batch, trustedUntil) {
+      const now = monotonicMs();
+      for (const lease of leases) {
+        const attempt = new Attempt(lease, batch, trustedUntil, now);
+        held.set(lease.fence, attempt);
+        queue.push(attempt);
+      }
+      pump();
+    },
+    pump,
+    lose(fence, cause) {
+      const attempt = held.get(fence);
+      if (attempt !== undefined) lose(attempt, cause);
+    },
+    loseAll() {
+      for (const attempt of held.values()) {
+        if (attempt.state === "reporting") held.delete(attempt.lease.fence);
+        else lose(attempt, LostLease_Cause.EXPIRED);
+      }
+      queue = [];
+    },
+    forget(fences) {
+      for (const fence of fences) held.delete(fence);
+    },
+    releaseQueued() {
+      const released = queue.filter((attempt) => !attempt.lost);
+      queue = [];
+      for (const attempt of released) report(attempt, { kind: "released" });
+    },
+    abortRunning() {
+      for (const attempt of held.values()) if (attempt.state === "running") attempt.abort("stopping");
+    },
+    releaseRunning() {
+      for (const attempt of held.values()) {
+        // The word that an exclusive task's handler has ended would be a lie.
+        if (attempt.state === "running" && !attempt.lease.exclusive) report(attempt, { kind: "released" });
+      }
+    },
+    idle: () => (running === 0 ? Promise.resolve() : new Promise((resolve) => waiters.push(resolve))),
+  };
+}
+
+const ABORT_CAUSES: ReadonlyMap<number, "timeout" | "cancelled" | "lease_lost"> = new Map([
+  [LostLease_Cause.RUN_CANCELLED, "cancelled"],
+  [LostLease_Cause.RUN_ENDED, "cancelled"],
+  [LostLease_Cause.TIMED_OUT, "timeout"],
+  [LostLease_Cause.EXPIRED, "lease_lost"],
+]);
