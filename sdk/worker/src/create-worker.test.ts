@@ -221,7 +221,14 @@ test("retryAfter says how long the next attempt waits", async () => {
 test("an exchange whose answer was lost is repeated as it was, and nothing runs twice", async () => {
   await using fake = await startFakeLeases();
   let runs = 0;
-  await using _ = await startWorker(fake, { handlers: [echo.handle((input) => (runs++, input))] });
+  await using _ = await startWorker(fake, {
+    handlers: [
+      echo.handle((input) => {
+        runs++;
+        return input;
+      }),
+    ],
+  });
   await fake.until(() => fake.exchanges.length > 0);
 
   fake.loseAnswers = 2;
@@ -234,17 +241,19 @@ test("an exchange whose answer was lost is repeated as it was, and nothing runs 
 
 /** A handler that runs until its signal aborts, and tells why. */
 function hanging() {
+  const begun = Promise.withResolvers<void>();
   const aborted = Promise.withResolvers<unknown>();
   const handler = echo.handle(
     (_, { signal }) =>
       new Promise((_resolve, reject) => {
+        begun.resolve();
         signal.addEventListener("abort", () => {
           aborted.resolve(signal.reason);
           reject(signal.reason);
         });
       }),
   );
-  return { handler, aborted: aborted.promise };
+  return { handler, begun: begun.promise, aborted: aborted.promise };
 }
 
 test.each([
@@ -253,10 +262,10 @@ test.each([
   [LostLease_Cause.TIMED_OUT, "timeout"],
 ])("a lease lost with cause %s aborts its handler with %s, and nothing is reported", async (cause, why) => {
   await using fake = await startFakeLeases();
-  const { handler, aborted } = hanging();
+  const { handler, begun, aborted } = hanging();
   await using worker = await startWorker(fake, { handlers: [handler] });
   fake.add(task("echo", 1));
-  await fake.until(() => fake.leased.size === 1);
+  await begun;
 
   fake.lose(101n, cause);
   const reason = await aborted;
@@ -269,10 +278,10 @@ test.each([
 
 test("the lost lease of an exclusive task is released when its handler has ended", async () => {
   await using fake = await startFakeLeases();
-  const { handler } = hanging();
+  const { handler, begun } = hanging();
   await using _ = await startWorker(fake, { handlers: [handler] });
   fake.add({ ...task("echo", 1), exclusive: true });
-  await fake.until(() => fake.leased.size === 1);
+  await begun;
 
   fake.lose(101n, LostLease_Cause.EXPIRED);
   await fake.until(() => fake.exchanges.some((e) => e.released.some((r) => r.fence === 101n)));
@@ -323,10 +332,10 @@ test("started, progress and log reach the server while the handler runs, and eac
 
 test("a closed session is followed by a new one, and its handlers are aborted", async () => {
   await using fake = await startFakeLeases();
-  const { handler, aborted } = hanging();
+  const { handler, begun, aborted } = hanging();
   await using _ = await startWorker(fake, { handlers: [handler, double.handle(({ n }) => ({ twice: 2 * n }))] });
   fake.add(task("echo", 1));
-  await fake.until(() => fake.leased.size === 1);
+  await begun;
 
   fake.closeSession();
   const reason = await aborted;
@@ -370,7 +379,12 @@ test("stop lets running handlers end, gives back what was prefetched, and leaves
     slots: 1,
     prefetch: 5,
     gracefulStopMs: 10_000,
-    handlers: [echo.handle(() => (begun.resolve(), go.promise))],
+    handlers: [
+      echo.handle(() => {
+        begun.resolve();
+        return go.promise;
+      }),
+    ],
   });
   fake.add(...[1, 2, 3].map((n) => task("echo", n)));
   await begun.promise;
@@ -388,10 +402,10 @@ test("stop lets running handlers end, gives back what was prefetched, and leaves
 
 test("when the grace is over, running handlers are aborted with `stopping` and given back", async () => {
   await using fake = await startFakeLeases();
-  const { handler, aborted } = hanging();
+  const { handler, begun, aborted } = hanging();
   await using worker = await startWorker(fake, { handlers: [handler], gracefulStopMs: 20 });
   fake.add(task("echo", 1));
-  await fake.until(() => fake.leased.size === 1);
+  await begun;
 
   await worker.stop();
 
@@ -402,10 +416,10 @@ test("when the grace is over, running handlers are aborted with `stopping` and g
 
 test("a handler is aborted when its lease cannot be trusted any more, and reports RELEASED", async () => {
   await using fake = await startFakeLeases(1_000);
-  const { handler, aborted } = hanging();
+  const { handler, begun, aborted } = hanging();
   await using _ = await startWorker(fake, { handlers: [handler], leaseMs: 1_000 });
   fake.add(task("echo", 1));
-  await fake.until(() => fake.leased.size === 1);
+  await begun;
 
   fake.down = true;
   const reason = await aborted;

@@ -32,6 +32,7 @@ const MAX_LOG_BYTES = 60 * 1024;
 /** Renewals that are asked for at once still keep this apart. */
 const MIN_GAP_MS = 50;
 const RETRY_MS = 500;
+const MAX_EARLY = 1_000;
 
 export interface LeaseKeeper {
   begin(session: Session): void;
@@ -52,6 +53,8 @@ export function createLeaseKeeper(
   onClosed: (sessionId: bigint) => void,
 ): LeaseKeeper {
   const held = new Map<bigint, Held>();
+  // A lease may be told lost before the answer that brings it has arrived here.
+  const lostEarly = new Map<bigint, number>();
   let session: Session | undefined;
   let batch = 0;
   let acquiring = true;
@@ -131,9 +134,22 @@ export function createLeaseKeeper(
   }
 
   function lose(leases: readonly { readonly fence: bigint; readonly cause: number }[]): void {
-    const lost = leases.filter(({ fence }) => held.delete(fence));
-    if (lost.length === 0) return;
-    post({ kind: "lost", leases: lost.map(({ fence, cause }) => [fence, cause] as const) });
+    const lost: [bigint, number][] = [];
+    for (const { fence, cause } of leases) {
+      if (held.delete(fence)) lost.push([fence, cause]);
+      else remember(fence, cause);
+    }
+    tellLost(lost);
+  }
+
+  function remember(fence: bigint, cause: number): void {
+    lostEarly.set(fence, cause);
+    if (lostEarly.size > MAX_EARLY) lostEarly.delete(lostEarly.keys().next().value!);
+  }
+
+  function tellLost(leases: readonly (readonly [fence: bigint, cause: number])[]): void {
+    if (leases.length === 0) return;
+    post({ kind: "lost", leases });
     Atomics.add(shared, SHARED.LOST_COUNT, 1n);
   }
 
@@ -146,7 +162,9 @@ export function createLeaseKeeper(
       if (session === undefined || message.sessionId !== session.sessionId) return;
       for (let i = 0; i < message.leases.length; i += 2) {
         const fence = message.leases[i + 1]!;
-        held.set(fence, { taskId: message.leases[i]!, fence, started: false, progress: undefined, log: [] });
+        const cause = lostEarly.get(fence);
+        if (cause !== undefined) tellLost([[fence, cause]]);
+        else held.set(fence, { taskId: message.leases[i]!, fence, started: false, progress: undefined, log: [] });
       }
       batch = message.batch;
       const remaining = message.trustedUntil - monotonicMs();
@@ -175,6 +193,7 @@ export function createLeaseKeeper(
     },
     end() {
       held.clear();
+      lostEarly.clear();
       session = undefined;
       clearTimeout(timer);
       dueAt = Number.POSITIVE_INFINITY;

@@ -38,7 +38,7 @@ export interface FakeLeases extends AsyncDisposable {
   /** Leases that are held now, by fence. */
   readonly leased: Map<bigint, { task: LeasedTask; expiresAt: number; held?: HeldLease }>;
   /** How many leases ran out. */
-  readonly expiredCount: number;
+  expiredCount(): number;
   /** Answers of the next exchanges are lost on their way: the call is handled, and fails. */
   loseAnswers: number;
   /** Refuses every call but Attach with UNAVAILABLE. */
@@ -108,9 +108,7 @@ export async function startFakeLeases(leaseMs = 15_000): Promise<FakeLeases> {
     released: [],
     registered: [],
     leased: new Map(),
-    get expiredCount() {
-      return expired;
-    },
+    expiredCount: () => expired,
     loseAnswers: 0,
     down: false,
     refuseAttach: undefined,
