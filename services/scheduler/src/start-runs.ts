@@ -15,6 +15,8 @@ import { readDefinition } from "./definition-message.ts";
 import type { Registry } from "./registry.ts";
 
 export interface StartDeps {
+  /** For the start statement. */
+  readonly hot: Db;
   readonly db: Db;
   readonly definitions: DefinitionCache;
   readonly registry: Registry;
@@ -62,7 +64,7 @@ export async function startRequestedRuns(
   const withIds = runs.map((item, i) => ({ ...item, run: { ...item.run, runId: runIds[i]! } }));
   const fresh = new Set<bigint>();
   for (const chunk of chunksByTasks(withIds)) {
-    const started = await startRuns(deps.db, { tenantId, principal, runs: chunk.map((item) => item.run) });
+    const started = await startRuns(deps.hot, { tenantId, principal, runs: chunk.map((item) => item.run) });
     for (const runId of started) fresh.add(runId);
   }
   const earlier = await findEarlier(deps.db, tenantId, withIds.filter((item) => !fresh.has(item.run.runId)));

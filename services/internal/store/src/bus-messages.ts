@@ -23,7 +23,7 @@ export const listSubscriptions = (db: Db, p: { limit: number }) =>
   FROM bus_subscription
   CROSS JOIN LATERAL (
     SELECT count(*)::int AS count
-    FROM (SELECT FROM bus_message WHERE bus_message.subscription = bus_subscription.name LIMIT $1 + 1) AS some
+    FROM (SELECT FROM bus_message WHERE bus_message.subscription = bus_subscription.name LIMIT $1 + 1) AS capped
     OFFSET 0
   ) AS kept
   ORDER BY bus_subscription.name`,

@@ -97,39 +97,56 @@ export const keepProgress = (db: Db, p: Named & { progress: readonly Buffer[] })
     [...keys(p), p.progress],
   );
 
-/** Everything the session holds by the database. */
-export const listSessionLeases = (db: Db, p: { tenantId: number; sessionId: bigint }) =>
+/** Everything the session holds by the database; `is_young` where it was leased within the last `youngMs`. */
+export const listSessionLeases = (db: Db, p: { tenantId: number; sessionId: bigint; youngMs: number }) =>
   db.rows<{ task_id: bigint; fence: bigint; is_young: boolean }>(
     "list_session_leases",
     `
-  SELECT task_id, fence, leased_at > clock_timestamp() - interval '1 second' AS is_young FROM lease
+  SELECT task_id, fence, leased_at > clock_timestamp() - $3::int * interval '1 ms' AS is_young FROM lease
   WHERE session_id = $2 AND tenant_id = $1`,
-    [p.tenantId, p.sessionId],
+    [p.tenantId, p.sessionId, p.youngMs],
   );
 
 export interface DueLease {
   tenant_id: number;
   task_id: bigint;
   fence: bigint;
+  session_id: bigint;
   outcome: "LOST" | "TIMED_OUT";
+  /** `close_by` or `beat_by` that was passed; none for an expiry. */
+  passed: "start_to_close" | "heartbeat" | null;
 }
 
 /**
  * Leases whose time is over, in every tenant: the reaper's list. The table is small, so it is scanned and has no index
- * on the expiry: renewals stay HOT. `graceMs` puts off the expiry after an outage of the database (G4).
+ * on the expiry: renewals stay HOT.
  */
-export const listDueLeases = (db: Db, p: { graceMs: number; limit: number }) =>
+export const listDueLeases = (db: Db, p: { limit: number }) =>
   db.rows<DueLease>(
     "list_due_leases",
     `
-  SELECT tenant_id, task_id, fence,
-    CASE WHEN expires_at <= clock_timestamp() - $1::int * interval '1 ms' THEN 'LOST' ELSE 'TIMED_OUT' END AS outcome
+  SELECT tenant_id, task_id, fence, session_id,
+    CASE WHEN close_by <= clock_timestamp() OR beat_by <= clock_timestamp() THEN 'TIMED_OUT' ELSE 'LOST' END AS outcome,
+    CASE WHEN close_by <= clock_timestamp() THEN 'start_to_close' WHEN beat_by <= clock_timestamp() THEN 'heartbeat' END
+      AS passed
   FROM lease
-  WHERE expires_at <= clock_timestamp() - $1::int * interval '1 ms'
-    OR close_by <= clock_timestamp() OR beat_by <= clock_timestamp()
+  WHERE expires_at <= clock_timestamp() OR close_by <= clock_timestamp() OR beat_by <= clock_timestamp()
   ORDER BY tenant_id, task_id
-  LIMIT $2`,
-    [p.graceMs, p.limit],
+  LIMIT $1`,
+    [p.limit],
+  );
+
+/**
+ * After an outage of the database: leases that lived when it was last seen get time for one renewal before expiry goes
+ * on (G4).
+ */
+export const extendLiveLeases = (db: Db, p: { aliveAt: Date; ms: number }) =>
+  db.rows(
+    "extend_live_leases",
+    `
+  UPDATE lease SET expires_at = clock_timestamp() + $2::int * interval '1 ms'
+  WHERE expires_at > $1 AND expires_at < clock_timestamp() + $2::int * interval '1 ms'`,
+    [p.aliveAt, p.ms],
   );
 
 /** Why completions were refused: what stands where a lease was named. */

@@ -30,17 +30,12 @@ export const lockHeldLeases = (db: Db, p: { tenantId: number; sessionId: bigint;
   ]);
 
 /** Locks leases whose time is still over: a renewal may have come between. */
-export const lockDueLeases = (db: Db, p: { tenantId: number; leases: readonly LeaseKey[]; graceMs: number }) =>
+export const lockDueLeases = (db: Db, p: { tenantId: number; leases: readonly LeaseKey[] }) =>
   db.rows<LeaseRow>(
     "lock_due_leases",
-    lockText(`(expires_at <= clock_timestamp() - $4::int * interval '1 ms'
-      OR close_by <= clock_timestamp() OR beat_by <= clock_timestamp())`),
-    [p.tenantId, ...keys(p.leases), p.graceMs],
+    lockText("(expires_at <= clock_timestamp() OR close_by <= clock_timestamp() OR beat_by <= clock_timestamp())"),
+    [p.tenantId, ...keys(p.leases)],
   );
-
-/** Locks leases of a session, expired or not: it gives them up, so nobody else can have had them. */
-export const lockSessionLeases = (db: Db, p: { tenantId: number; sessionId: bigint; leases: readonly LeaseKey[] }) =>
-  db.rows<LeaseRow>("lock_session_leases", lockText("session_id = $4"), [p.tenantId, ...keys(p.leases), p.sessionId]);
 
 /** Ends leases that are locked. */
 export const deleteLeases = (db: Db, p: { tenantId: number; taskIds: readonly bigint[] }) =>

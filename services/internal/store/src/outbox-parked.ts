@@ -1,7 +1,7 @@
 import type { Db } from "./db.ts";
 
 /** Those of the runs named that have parked rows. */
-export const findParkedRuns = (db: Db, p: { tenantIds: readonly number[]; runIds: readonly number[] }) =>
+export const findParkedRuns = (db: Db, p: { tenantIds: readonly number[]; runIds: readonly bigint[] }) =>
   db.rows<{ run_id: bigint }>(
     "find_parked_runs",
     `

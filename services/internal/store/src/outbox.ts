@@ -227,7 +227,7 @@ export const measureOutbox = (db: Db, p: { limit: number }) =>
   db.one<{ count: number; oldestMs: number }>(
     "measure_outbox",
     `
-  SELECT (SELECT count(*)::int FROM (SELECT FROM outbox LIMIT $1) AS some) AS count,
+  SELECT (SELECT count(*)::int FROM (SELECT FROM outbox LIMIT $1) AS capped) AS count,
     coalesce((
       SELECT max(date_part('epoch', clock_timestamp() - first.at) * 1000)
       FROM generate_series(0, 15) AS g (id)

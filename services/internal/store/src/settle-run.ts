@@ -119,7 +119,7 @@ class Settling {
     if (outcome === "SUCCEEDED") {
       this.#succeeded.push(ordinalOf(lease.task_id));
       this.#record(lease, end, EVENT_TYPES.TASK_SUCCEEDED, null, undefined);
-    } else if (outcome === "RELEASED" || (outcome === "LOST" && lease.started_at === null)) {
+    } else if (outcome === "LOST" && lease.started_at === null) {
       this.#record(lease, end, 0, null, undefined);
       this.#ready.push({ ...placed(lease), rank: recovered(lease.rank), attempt: lease.attempt });
     } else {
@@ -133,7 +133,7 @@ class Settling {
     const isLoss = outcome === "LOST";
     const failures = lease.failures + (isLoss ? 0 : 1);
     const losses = lease.losses + (isLoss ? 1 : 0);
-    const error = end.error ?? meshError(outcome);
+    const error = end.error ?? WORKER_LOST;
     const decision = decideFailure({
       policy: this.#loaded.definition.tasks[ordinal]!.retry,
       failures,
@@ -305,11 +305,12 @@ const placed = (lease: LeaseRow): PlacedTask => ({
 const unrecovered = (rank: number): number => rank + (rank & 1);
 const recovered = (rank: number): number => unrecovered(rank) - 1;
 
-function meshError(outcome: "FAILED" | "TIMED_OUT" | "LOST"): LeaseError {
-  const type = outcome === "LOST" ? MESH_ERROR_TYPES.WORKER_LOST : MESH_ERROR_TYPES.START_TO_CLOSE;
-  const message = outcome === "LOST" ? "The lease ran out before the worker reported." : "The handler took too long.";
-  return { type, message: Buffer.from(message), retryable: true, details: null };
-}
+const WORKER_LOST: LeaseError = {
+  type: MESH_ERROR_TYPES.WORKER_LOST,
+  message: Buffer.from("The lease ran out before the worker reported."),
+  retryable: true,
+  details: null,
+};
 
 const nothing = {
   taskId: null,

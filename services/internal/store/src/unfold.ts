@@ -1,10 +1,10 @@
 import { taskId as toTaskId } from "@runmesh/domain/ids";
 import { type Settlement, settleFailure } from "@runmesh/domain/settle";
-import { ATTEMPT_OUTCOMES, TASK_STATES, type TaskState } from "@runmesh/domain/states";
+import { TASK_STATES, type TaskState } from "@runmesh/domain/states";
 import type { NewAttempt } from "./attempts.ts";
+import { cancelledAttempt } from "./cancelled-attempt.ts";
 import type { Db } from "./db.ts";
 import type { LoadedDefinition } from "./definition-cache.ts";
-import type { LeaseRow } from "./leases.ts";
 import { deleteLeases, lockRunLeases } from "./lock-leases.ts";
 import { PLACES, type PlacedTask, sweepPlace } from "./places.ts";
 import { listTaskStates } from "./task-states.ts";
@@ -109,26 +109,6 @@ async function endLeases(tx: Db, p: Unfold, cancelled: ReadonlySet<number>) {
   p.attempts.push(...leases.map(cancelledAttempt));
   return leases.map((lease) => ({ sessionId: lease.session_id, taskId: lease.task_id, fence: lease.fence }));
 }
-
-/** How history keeps a lease that its run's cancellation or failure ended. It has no event of its own. */
-export const cancelledAttempt = (lease: LeaseRow): NewAttempt => ({
-  taskId: lease.task_id,
-  fence: lease.fence,
-  number: lease.attempt,
-  sessionId: lease.session_id,
-  leasedAt: lease.leased_at,
-  startedAt: lease.started_at,
-  outcome: ATTEMPT_OUTCOMES.CANCELLED,
-  sequence: 0,
-  eventType: 0,
-  output: null,
-  errorType: null,
-  errorMessage: null,
-  errorDetails: null,
-  retryable: null,
-  retryAfterMs: null,
-  progress: lease.progress,
-});
 
 async function writeEnds(tx: Db, p: Unfold, ordinals: readonly number[], state: number): Promise<void> {
   if (ordinals.length === 0) return;

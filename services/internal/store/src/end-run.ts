@@ -1,0 +1,85 @@
+import { taskId as toTaskId } from "@runmesh/domain/ids";
+import { EVENT_TYPES, isTerminalRun, RUN_STATES, type RunState, TASK_STATES } from "@runmesh/domain/states";
+import { insertAttempts } from "./attempts.ts";
+import { insertAudit } from "./audit.ts";
+import { cancelledAttempt } from "./cancelled-attempt.ts";
+import type { Db } from "./db.ts";
+import { deleteLeases, lockRunLeases } from "./lock-leases.ts";
+import { insertEvents } from "./outbox-write.ts";
+import { PLACES, sweepRun } from "./places.ts";
+import { deleteRunTimers } from "./run-timers.ts";
+import { changeRun, lockRun } from "./runs.ts";
+import { type LeaseLost, runMove } from "./settle-run.ts";
+import { listTaskStates } from "./task-states.ts";
+import { endTasks } from "./tasks.ts";
+
+export interface EndRun {
+  readonly tenantId: number;
+  readonly runId: bigint;
+  readonly as: "CANCELLED" | "TIMED_OUT";
+  readonly principal: string;
+}
+
+export type EndRunOutcome =
+  | { readonly kind: "missing" }
+  | { readonly kind: "ended"; readonly state: RunState; readonly lost: readonly LeaseLost[]; readonly moved: boolean };
+
+const STATE_NAMES = Object.keys(RUN_STATES) as RunState[];
+
+/**
+ * Cancels a run, or ends it by its deadline (G5). The run is locked, then every place a task may stand in is swept in
+ * the direction that work flows, one statement each: a claim or promotion in flight is caught by the next sweep. When
+ * this has committed, no completion of the run is accepted and nothing of it starts.
+ */
+export function endRun(db: Db, p: EndRun): Promise<EndRunOutcome> {
+  return db.transaction(async (tx) => {
+    const { tenantId, runId } = p;
+    const run = await lockRun(tx, { tenantId, runId });
+    if (run === undefined) return { kind: "missing" };
+    const state = STATE_NAMES[run.state - 1]!;
+    if (isTerminalRun(state)) await deleteRunTimers(tx, { tenantId, runId });
+    if (isTerminalRun(state)) return { kind: "ended", state, lost: [], moved: false };
+    for (const place of PLACES) await sweepRun(tx, { place, tenantId, runId });
+    const leases = await lockRunLeases(tx, { tenantId, runId });
+    await deleteLeases(tx, { tenantId, taskIds: leases.map((lease) => lease.task_id) });
+    if (leases.length > 0) await insertAttempts(tx, { tenantId, attempts: leases.map(cancelledAttempt) });
+    const cancelled = await cancelOpenTasks(tx, p);
+    await deleteRunTimers(tx, { tenantId, runId });
+    const sequence = run.sequence + 1;
+    const type = p.as === "CANCELLED" ? EVENT_TYPES.RUN_CANCELLED : EVENT_TYPES.RUN_TIMED_OUT;
+    await changeRun(tx, {
+      tenantId,
+      runId,
+      state: RUN_STATES[p.as],
+      sequence,
+      ended: cancelled,
+      dead: 0,
+      skipped: 0,
+      cancelled,
+      failing: 0,
+      isTerminal: true,
+      failure: undefined,
+    });
+    await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });
+    if (p.as === "CANCELLED") {
+      await insertAudit(tx, { ...p, action: "run.cancel", target: `run/${runId}`, result: "cancelled" });
+    }
+    const lost = leases.map((lease) => ({ sessionId: lease.session_id, taskId: lease.task_id, fence: lease.fence }));
+    return { kind: "ended", state: p.as, lost, moved: true };
+  });
+}
+
+/** Every task that has not ended becomes CANCELLED; answers how many. */
+async function cancelOpenTasks(tx: Db, { tenantId, runId }: EndRun): Promise<number> {
+  const row = await tx.one<{ task_count: number }>(
+    "count_run_tasks",
+    "SELECT task_count FROM run WHERE tenant_id = $1 AND id = $2",
+    [tenantId, runId],
+  );
+  const { states } = await listTaskStates(tx, { tenantId, runId, taskCount: row.task_count });
+  const ended: number[] = [TASK_STATES.SUCCEEDED, TASK_STATES.DEAD, TASK_STATES.CANCELLED, TASK_STATES.SKIPPED];
+  const open: bigint[] = [];
+  for (const [ordinal, state] of states.entries()) if (!ended.includes(state)) open.push(toTaskId(runId, ordinal));
+  if (open.length > 0) await endTasks(tx, { tenantId, taskIds: open, state: TASK_STATES.CANCELLED });
+  return open.length;
+}

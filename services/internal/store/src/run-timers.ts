@@ -1,0 +1,40 @@
+import type { Db } from "./db.ts";
+
+/** What a timer of a run is for. */
+export const TIMER_KINDS = { START: 1, DEADLINE: 2 } as const;
+
+export interface DueTimer {
+  tenant_id: number;
+  run_id: bigint;
+  kind: number;
+}
+
+/** Timers that are due, of every tenant. They are deleted by the move that they cause, under the run's lock. */
+export const listDueTimers = (db: Db, p: { limit: number }) =>
+  db.rows<DueTimer>(
+    "list_due_timers",
+    `
+  SELECT tenant_id, run_id, kind FROM run_timer
+  WHERE due_at <= clock_timestamp()
+  ORDER BY due_at
+  LIMIT $1`,
+    [p.limit],
+  );
+
+export const deleteRunTimer = (db: Db, p: { tenantId: number; runId: bigint; kind: number }) =>
+  db.rows(
+    "delete_run_timer",
+    `
+  DELETE FROM run_timer
+  WHERE tenant_id = $1 AND run_id = $2 AND kind = $3`,
+    [p.tenantId, p.runId, p.kind],
+  );
+
+export const deleteRunTimers = (db: Db, p: { tenantId: number; runId: bigint }) =>
+  db.rows(
+    "delete_run_timers",
+    `
+  DELETE FROM run_timer
+  WHERE tenant_id = $1 AND run_id = $2`,
+    [p.tenantId, p.runId],
+  );

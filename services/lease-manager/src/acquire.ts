@@ -1,0 +1,167 @@
+import { create } from "@bufbuild/protobuf";
+import { durationFromMs, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { type LeasedTask, LeasedTaskSchema } from "@runmesh/contracts/lease/v1/lease_pb";
+import { ordinalOf, runIdOf } from "@runmesh/domain/ids";
+import { findLastProgress } from "@runmesh/store/attempts";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
+import { type ClaimedLease, claimReady, findAcquired } from "@runmesh/store/ready";
+import { releaseLeases } from "@runmesh/store/release-leases";
+import { findRunDefinitions } from "@runmesh/store/runs";
+import { type Params, resolveParams } from "./params.ts";
+import type { Reports } from "./reports.ts";
+import type { RouteTable } from "./route-table.ts";
+import type { Session } from "./sessions.ts";
+import type { Waiters } from "./waiters.ts";
+
+export interface AcquireDeps {
+  readonly hot: Db;
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+  readonly routes: RouteTable;
+  readonly waiters: Waiters;
+  readonly reports: Reports;
+}
+
+export interface Acquire {
+  readonly session: Session;
+  readonly max: number;
+  readonly waitMs: number;
+  /** Digest of the request id, where the caller wants a repeated acquire to find its leases. */
+  readonly acquireId: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** Hints may be missed (another process, a lost connection): a waiting acquire looks this often. */
+const POLL_MS = 1_000;
+/** Bytes of params in one answer; a task that does not fit fetches its own. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024 - 256 * 1024;
+
+/** Leases tasks that the session can run, waiting for the first (long poll). */
+export async function acquire(deps: AcquireDeps, p: Acquire): Promise<LeasedTask[]> {
+  const { session, signal } = p;
+  const deadline = performance.now() + p.waitMs;
+  if (p.acquireId !== undefined) {
+    const again = await findAgain(deps, session, p.acquireId);
+    if (again.length > 0) return again;
+  }
+  for (;;) {
+    const routeIds = await session.routeIds(deps.routes);
+    const armed = deps.waiters.arm(routeIds);
+    try {
+      const tasks = routeIds.length === 0 ? [] : await claim(deps, p, routeIds);
+      if (tasks.length > 0) return tasks;
+      const restMs = deadline - performance.now();
+      if (restMs <= 0 || signal.aborted) return [];
+      await armed.wait(Math.min(restMs, POLL_MS), signal);
+      if (signal.aborted) return [];
+    } finally {
+      armed.disarm();
+    }
+  }
+}
+
+async function claim(deps: AcquireDeps, p: Acquire, routeIds: readonly number[]): Promise<LeasedTask[]> {
+  const { session, max } = p;
+  const { tenantId, leaseMs } = session;
+  const claimed = { tenantId, sessionId: session.id, routeIds, limit: max, leaseMs, acquireId: p.acquireId };
+  let { leases, contended } = await claimReady(deps.hot, claimed);
+  // Another claim took what this one saw: there is more, or it will be back.
+  for (let retry = 0; leases.length === 0 && contended && retry < 3; retry++) {
+    ({ leases, contended } = await claimReady(deps.hot, claimed));
+  }
+  if (leases.length === 0) return [];
+  deps.waiters.wakeNext(routeIds);
+  if (p.signal.aborted) {
+    // The caller went away while the claim ran: nobody would renew what it took.
+    await releaseLeases(deps.hot, { tenantId, sessionId: session.id, leases });
+    deps.waiters.wakeNext(routeIds);
+    return [];
+  }
+  return handOut(deps, session, leases);
+}
+
+/** Makes what the worker gets of leases: definitions, params and the progress of earlier attempts. */
+async function handOut(deps: AcquireDeps, session: Session, leases: readonly ClaimedLease[]): Promise<LeasedTask[]> {
+  const { tenantId } = session;
+  const items: { lease: ClaimedLease; loaded: LoadedDefinition }[] = [];
+  for (const lease of leases) {
+    const loaded =
+      deps.definitions.find(tenantId, lease.definitionId) ?? (await deps.definitions.get(tenantId, lease.definitionId));
+    items.push({ lease, loaded });
+    session.held.set(lease.taskId, { fence: lease.fence, loaded });
+  }
+  const [params, progress] = await Promise.all([
+    resolveParams(deps.hot, tenantId, items),
+    readProgress(deps.hot, tenantId, leases),
+  ]);
+  const tasks: LeasedTask[] = [];
+  let room = MAX_ANSWER_BYTES;
+  for (const [i, { lease, loaded }] of items.entries()) {
+    const resolved: Params = params[i]!;
+    if (!resolved.ok) {
+      await deps.reports.failUnresolved(session, lease, resolved.message);
+      continue;
+    }
+    const fits = resolved.json.length <= room;
+    if (fits) room -= resolved.json.length;
+    tasks.push(writeTask(lease, loaded, fits ? resolved.json : undefined, progress.get(lease.taskId)));
+  }
+  return tasks;
+}
+
+function writeTask(
+  lease: ClaimedLease,
+  loaded: LoadedDefinition,
+  params: Uint8Array | undefined,
+  progress: Buffer | undefined,
+): LeasedTask {
+  const ordinal = ordinalOf(lease.taskId);
+  const route = loaded.routes[ordinal]!;
+  const task = create(LeasedTaskSchema);
+  task.taskId = lease.taskId;
+  task.fence = lease.fence;
+  task.runId = runIdOf(lease.taskId);
+  task.key = loaded.plan.keys[ordinal]!;
+  task.handler = route.handler;
+  task.attempt = lease.attempt;
+  if (params === undefined) task.paramsDeferred = true;
+  else task.paramsJson = params;
+  task.expireTime = timestampFromMs(lease.expiresAtMs);
+  if (route.startToCloseMs > 0) task.startToClose = durationFromMs(route.startToCloseMs);
+  if (route.heartbeatMs > 0) task.heartbeat = durationFromMs(route.heartbeatMs);
+  if (progress !== undefined) task.progressJson = progress;
+  task.workflow = loaded.row.workflow;
+  task.workflowVersion = loaded.row.version;
+  if (lease.traceparent !== null) task.traceparent = lease.traceparent;
+  task.exclusive = route.exclusive;
+  return task;
+}
+
+async function readProgress(db: Db, tenantId: number, leases: readonly ClaimedLease[]): Promise<Map<bigint, Buffer>> {
+  const again = leases.filter((lease) => lease.attempt > 1).map((lease) => lease.taskId);
+  if (again.length === 0) return new Map();
+  const rows = await findLastProgress(db, { tenantId, taskIds: again });
+  return new Map(rows.map((row) => [row.task_id, row.progress!]));
+}
+
+async function findAgain(deps: AcquireDeps, session: Session, acquireId: string): Promise<LeasedTask[]> {
+  const { tenantId, id: sessionId } = session;
+  const rows = await findAcquired(deps.hot, { tenantId, sessionId, acquireId });
+  if (rows.length === 0) return [];
+  const runIds = [...new Set(rows.map((row) => runIdOf(row.task_id)))];
+  const runs = await findRunDefinitions(deps.hot, { tenantId, runIds });
+  const definitionOf = new Map(runs.map((run) => [run.run_id, run.definition_id]));
+  const leases = rows.map((row) => ({
+    taskId: row.task_id,
+    fence: row.fence,
+    attempt: row.attempt,
+    routeId: row.route_id,
+    definitionId: definitionOf.get(runIdOf(row.task_id))!,
+    input: undefined,
+    hasInput: true,
+    expiresAtMs: row.expires_at.getTime(),
+    traceparent: null,
+  }));
+  return handOut(deps, session, leases);
+}

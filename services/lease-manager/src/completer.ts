@@ -1,0 +1,134 @@
+import { MeshError } from "@runmesh/domain/errors";
+import type { Log } from "@runmesh/platform/log";
+import type { Db } from "@runmesh/store/db";
+import { type Completion, completeLeases } from "@runmesh/store/complete-leases";
+
+export interface CompleterOptions {
+  readonly hot: Db;
+  readonly log: Log;
+  /** Told after each statement: what to hint at. */
+  readonly onCompleted: (done: {
+    readonly runIds: ReadonlySet<bigint>;
+    readonly wokenRoutes: readonly number[];
+  }) => void;
+}
+
+interface Waiting {
+  readonly completion: Completion;
+  readonly resolve: (accepted: boolean) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+const MAX_BATCH = 1_000;
+/** Statements of one tenant under way at once: the second fills the wait of the first for the network and the log. */
+const MAX_STATEMENTS = 2;
+
+/** Merges completions that arrive at once into one statement for each tenant. */
+export class Completer {
+  readonly #options: CompleterOptions;
+  readonly #tenants = new Map<number, { waiting: Waiting[]; running: number; isScheduled: boolean }>();
+
+  constructor(options: CompleterOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the completion counted. One that did not may still count: a paused run, or a repetition. */
+  complete(tenantId: number, completion: Completion): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      let tenant = this.#tenants.get(tenantId);
+      if (tenant === undefined) {
+        tenant = { waiting: [], running: 0, isScheduled: false };
+        this.#tenants.set(tenantId, tenant);
+      }
+      tenant.waiting.push({ completion, resolve, reject });
+      if (tenant.isScheduled || tenant.running >= MAX_STATEMENTS) return;
+      tenant.isScheduled = true;
+      // What arrives in this turn of the event loop goes along.
+      setImmediate(() => {
+        tenant.isScheduled = false;
+        this.#flush(tenantId);
+      });
+    });
+  }
+
+  #flush(tenantId: number): void {
+    const tenant = this.#tenants.get(tenantId)!;
+    while (tenant.waiting.length > 0 && tenant.running < MAX_STATEMENTS) {
+      const batch = takeDistinct(tenant.waiting);
+      tenant.running++;
+      void this.#run(tenantId, batch).finally(() => {
+        tenant.running--;
+        if (tenant.waiting.length > 0) this.#flush(tenantId);
+        else if (tenant.running === 0) this.#tenants.delete(tenantId);
+      });
+    }
+  }
+
+  async #run(tenantId: number, batch: readonly Waiting[]): Promise<void> {
+    try {
+      const skipped = await this.#statement(tenantId, batch, false);
+      if (skipped.length > 0) await this.#afterSkip(tenantId, skipped);
+    } catch (error) {
+      this.#halve(tenantId, batch, error);
+    }
+  }
+
+  /** Items whose run another move holds go by themselves, run for run, so that one slow move holds up nobody else. */
+  async #afterSkip(tenantId: number, skipped: readonly Waiting[]): Promise<void> {
+    const runs = Map.groupBy(skipped, ({ completion }) => completion.taskId >> 20n);
+    await Promise.all(
+      [...runs.values()].map(async (items) => {
+        try {
+          for (const item of await this.#statement(tenantId, items, true)) item.resolve(false);
+        } catch (error) {
+          this.#halve(tenantId, items, error);
+        }
+      }),
+    );
+  }
+
+  /** Runs one statement, resolves what counted and answers the rest. */
+  async #statement(tenantId: number, batch: readonly Waiting[], mayWait: boolean): Promise<Waiting[]> {
+    const completions = batch.map((item) => item.completion);
+    const outcome = await completeLeases(this.#options.hot, { tenantId, completions, mayWait });
+    const runIds = new Set<bigint>();
+    const rest: Waiting[] = [];
+    for (const item of batch) {
+      const { taskId } = item.completion;
+      if (!outcome.accepted.has(taskId)) {
+        rest.push(item);
+        continue;
+      }
+      runIds.add(taskId >> 20n);
+      item.resolve(true);
+    }
+    if (runIds.size > 0) this.#options.onCompleted({ runIds, wokenRoutes: outcome.wokenRoutes });
+    return rest;
+  }
+
+  /** A merged statement that fails is halved until the bad item stands alone; an outage is told to all. */
+  #halve(tenantId: number, batch: readonly Waiting[], error: unknown): void {
+    if (error instanceof MeshError || batch.length === 1) {
+      for (const item of batch) item.reject(error);
+      return;
+    }
+    this.#options.log.warn({ error, items: batch.length }, "a merged completion failed and is halved");
+    const middle = Math.ceil(batch.length / 2);
+    void this.#run(tenantId, batch.slice(0, middle));
+    void this.#run(tenantId, batch.slice(middle));
+  }
+}
+
+/** Takes up to 1,000 items of distinct tasks, ascending; twins of a task wait for the next batch. */
+function takeDistinct(waiting: Waiting[]): Waiting[] {
+  const batch = new Map<bigint, Waiting>();
+  const rest: Waiting[] = [];
+  for (const item of waiting) {
+    const { taskId } = item.completion;
+    if (batch.size < MAX_BATCH && !batch.has(taskId)) batch.set(taskId, item);
+    else rest.push(item);
+  }
+  waiting.length = 0;
+  waiting.push(...rest);
+  return [...batch.values()].sort((a, b) => (a.completion.taskId < b.completion.taskId ? -1 : 1));
+}

@@ -1,0 +1,86 @@
+import type { Wakeups } from "@runmesh/platform/wakeup";
+
+interface Waiter {
+  readonly routeIds: readonly number[];
+  wake: () => void;
+  isWoken: boolean;
+}
+
+interface RouteWaiters {
+  readonly waiting: Set<Waiter>;
+  readonly unsubscribe: () => void;
+}
+
+/**
+ * Acquires that wait for work. A hint that a route has ready tasks wakes one of them, first come first served; one that
+ * found work wakes the next, so that a burst of tasks wakes as many as it feeds and a single task wakes one.
+ */
+export class Waiters {
+  readonly #wakeups: Wakeups;
+  readonly #routes = new Map<number, RouteWaiters>();
+
+  constructor(wakeups: Wakeups) {
+    this.#wakeups = wakeups;
+  }
+
+  /**
+   * Begins to wait before the claim is tried, so that a task that becomes ready meanwhile is not missed. `wait` resolves
+   * at the hint, the time-out or the abort, at once where the hint came already.
+   */
+  arm(routeIds: readonly number[]): { wait(timeoutMs: number, signal: AbortSignal): Promise<void>; disarm(): void } {
+    const waiter: Waiter = { routeIds, wake: () => {}, isWoken: false };
+    for (const routeId of routeIds) this.#add(routeId, waiter);
+    return {
+      wait: (timeoutMs, signal) => {
+        if (waiter.isWoken || signal.aborted) return Promise.resolve();
+        return new Promise((resolve) => {
+          const finish = () => {
+            clearTimeout(timer);
+            signal.removeEventListener("abort", finish);
+            resolve();
+          };
+          const timer = setTimeout(finish, timeoutMs);
+          signal.addEventListener("abort", finish, { once: true });
+          waiter.wake = finish;
+        });
+      },
+      disarm: () => {
+        for (const routeId of routeIds) this.#remove(routeId, waiter);
+      },
+    };
+  }
+
+  /** Wakes the next that waits for any of these routes. */
+  wakeNext(routeIds: readonly number[]): void {
+    for (const routeId of routeIds) if (this.#wakeOne(routeId)) return;
+  }
+
+  #wakeOne(routeId: number): boolean {
+    for (const waiter of this.#routes.get(routeId)?.waiting ?? []) {
+      if (waiter.isWoken) continue;
+      waiter.isWoken = true;
+      waiter.wake();
+      return true;
+    }
+    return false;
+  }
+
+  #add(routeId: number, waiter: Waiter): void {
+    let route = this.#routes.get(routeId);
+    if (route === undefined) {
+      const unsubscribe = this.#wakeups.subscribe(`ready:${routeId}`, () => this.#wakeOne(routeId));
+      route = { waiting: new Set(), unsubscribe };
+      this.#routes.set(routeId, route);
+    }
+    route.waiting.add(waiter);
+  }
+
+  #remove(routeId: number, waiter: Waiter): void {
+    const route = this.#routes.get(routeId);
+    if (route === undefined) return;
+    route.waiting.delete(waiter);
+    if (route.waiting.size > 0) return;
+    route.unsubscribe();
+    this.#routes.delete(routeId);
+  }
+}

@@ -1,0 +1,163 @@
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { RunFilter as FilterMessage } from "@runmesh/contracts/run/v1/run_pb";
+import { ListRunsRequest_Order, type RunService, type StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
+import { invalidField, MeshError } from "@runmesh/domain/errors";
+import { findTextFault } from "@runmesh/domain/names";
+import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
+import { readPageSize } from "@runmesh/platform/page-size";
+import { getPrincipal } from "@runmesh/platform/principal";
+import { requestIdKey } from "@runmesh/platform/request-id";
+import { toErrorDetail } from "@runmesh/platform/rpc-errors";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import { endRun } from "@runmesh/store/end-run";
+import { findRun, listRuns, type RunFilter } from "@runmesh/store/runs";
+import type { HistoryReader } from "./history-reader.ts";
+import { writeRun, writeWholeRun } from "./run-message.ts";
+import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
+import { tellLost } from "./tell-lost.ts";
+import { watchRun } from "./watch-run.ts";
+
+const MAX_STARTS = 1_000;
+
+export interface RunServiceDeps extends StartDeps {
+  readonly history: HistoryReader;
+  readonly wakeups: Wakeups;
+}
+
+/** Moves that a later version serves are left out: they answer NOT_SERVED. */
+export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<typeof RunService>> {
+  const { db, wakeups } = deps;
+
+  async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
+    const { tenantId, name } = getPrincipal(context);
+    const traceparent = readTraceparent(context);
+    const started = await startRequestedRuns(deps, tenantId, name, requests, traceparent);
+    wakeRoots(wakeups, started);
+    return started;
+  }
+
+  async function getRow(tenantId: number, runId: bigint) {
+    const row = await findRun(db, { tenantId, runId });
+    if (row === undefined) throw new MeshError("NOT_FOUND", `no run ${runId}`);
+    return row;
+  }
+
+  return {
+    async startRun(request, context) {
+      const [started] = await start([request], context);
+      if (started instanceof MeshError) throw started;
+      return { runId: started!.runId, created: started!.created, workflowVersion: started!.version };
+    },
+
+    async startRuns(request, context) {
+      if (request.runs.length === 0 || request.runs.length > MAX_STARTS) {
+        throw invalidField("runs", `a batch has 1 to ${MAX_STARTS} runs`);
+      }
+      const started = await start(request.runs, context);
+      const requestId = context.values.get(requestIdKey);
+      return {
+        results: started.map((item) => ({
+          result:
+            item instanceof MeshError
+              ? { case: "error" as const, value: toErrorDetail(item, requestId) }
+              : {
+                  case: "started" as const,
+                  value: { runId: item.runId, created: item.created, workflowVersion: item.version },
+                },
+        })),
+      };
+    },
+
+    async getRun(request, context) {
+      const { tenantId } = getPrincipal(context);
+      return { run: await writeWholeRun(deps, tenantId, await getRow(tenantId, request.runId), true) };
+    },
+
+    async listRuns(request, context) {
+      const { tenantId } = getPrincipal(context);
+      const limit = readPageSize(request.pageSize);
+      const [token] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const rows = await listRuns(db, {
+        tenantId,
+        filter: readFilter(request.filter),
+        after: token === undefined ? undefined : BigInt(token),
+        limit: limit + 1,
+        newestFirst: request.order !== ListRunsRequest_Order.OLDEST_FIRST,
+      });
+      const page = rows.slice(0, limit);
+      return {
+        runs: page.map((row) => writeRun(row)),
+        nextPageToken: rows.length > limit ? writePageToken([String(page.at(-1)!.id)]) : "",
+      };
+    },
+
+    watchRun(request, context) {
+      const { tenantId } = getPrincipal(context);
+      const { runId, afterSequence } = request;
+      return watchRun(deps, { tenantId, runId, afterSequence }, context.signal);
+    },
+
+    async listEvents(request, context) {
+      const { tenantId } = getPrincipal(context);
+      const limit = readPageSize(request.pageSize);
+      await getRow(tenantId, request.runId);
+      const afterSequence = Number(request.afterSequence);
+      const events = await deps.history.list({ tenantId, runId: request.runId, afterSequence, limit: limit + 1 });
+      return { events: events.slice(0, limit), hasMore: events.length > limit };
+    },
+
+    async cancelRun(request, context) {
+      const { tenantId, name } = getPrincipal(context);
+      const { runId } = request;
+      const outcome = await endRun(db, { tenantId, runId, as: "CANCELLED", principal: name });
+      if (outcome.kind === "missing") throw new MeshError("NOT_FOUND", `no run ${runId}`);
+      if (outcome.state !== "CANCELLED") {
+        throw new MeshError("ILLEGAL_MOVE", `run ${runId} has ended: it is ${outcome.state}`);
+      }
+      tellLost(wakeups, outcome.lost);
+      wakeups.notify("outbox");
+      wakeups.notify(`run:${runId}`);
+      return { run: await writeWholeRun(deps, tenantId, await getRow(tenantId, runId), false) };
+    },
+  };
+}
+
+/** Hints to waiting workers and to the relay. */
+function wakeRoots(wakeups: Wakeups, started: Awaited<ReturnType<typeof startRequestedRuns>>): void {
+  const routes = new Set<number>();
+  let created = false;
+  for (const item of started) {
+    if (item instanceof MeshError || !item.created) continue;
+    created = true;
+    for (const ordinal of item.loaded.plan.roots) routes.add(item.loaded.routeIds[ordinal]!);
+  }
+  if (!created) return;
+  for (const route of routes) wakeups.notify(`ready:${route}`);
+  wakeups.notify("outbox");
+}
+
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+function readTraceparent(context: HandlerContext): string | undefined {
+  const header = context.requestHeader.get("traceparent");
+  return header !== null && TRACEPARENT.test(header) ? header : undefined;
+}
+
+function readFilter(filter: FilterMessage | undefined): RunFilter {
+  const texts = { workflow: filter?.workflow ?? "", idempotency_key: filter?.idempotencyKey ?? "" };
+  for (const [field, text] of Object.entries(texts)) {
+    const fault = findTextFault(text);
+    if (fault !== undefined) throw invalidField(`filter.${field}`, fault);
+  }
+  return {
+    states: filter?.states ?? [],
+    workflow: texts.workflow,
+    version: filter?.workflowVersion ?? 0,
+    createdAfter: filter?.createdAfter && timestampDate(filter.createdAfter),
+    createdBefore: filter?.createdBefore && timestampDate(filter.createdBefore),
+    labels: filter?.labels ?? {},
+    parentRunId: filter?.parentRunId ?? 0n,
+    idempotencyKey: texts.idempotency_key,
+  };
+}

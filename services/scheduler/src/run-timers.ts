@@ -1,0 +1,42 @@
+import { createLoop, type Loop } from "@runmesh/platform/loop";
+import type { Log } from "@runmesh/platform/log";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import { beginRun } from "@runmesh/store/begin-run";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache } from "@runmesh/store/definition-cache";
+import { endRun } from "@runmesh/store/end-run";
+import { type DueTimer, listDueTimers, TIMER_KINDS } from "@runmesh/store/run-timers";
+import { tellLost } from "./tell-lost.ts";
+
+const BATCH = 200;
+
+/** Starts runs whose start time has come, and ends those whose deadline has. */
+export function createRunTimers(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
+  const { db, wakeups } = deps;
+
+  async function fire(timer: DueTimer): Promise<void> {
+    const { tenant_id: tenantId, run_id: runId, kind } = timer;
+    if (kind === TIMER_KINDS.START) {
+      for (const route of await beginRun(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
+    } else {
+      const outcome = await endRun(db, { tenantId, runId, as: "TIMED_OUT", principal: "" });
+      if (outcome.kind === "ended") tellLost(wakeups, outcome.lost);
+    }
+    wakeups.notify(`run:${runId}`);
+    wakeups.notify("outbox");
+  }
+
+  return createLoop({
+    name: "run-timers",
+    intervalMs: 200,
+    log: deps.log,
+    async runOnce(signal) {
+      const due = await listDueTimers(db, { limit: BATCH });
+      for (const timer of due) {
+        if (signal.aborted) return { again: false };
+        await fire(timer);
+      }
+      return { again: due.length === BATCH };
+    },
+  });
+}

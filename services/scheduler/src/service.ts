@@ -1,0 +1,49 @@
+import type { ConnectRouter } from "@connectrpc/connect";
+import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
+import { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
+import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
+import type { Log } from "@runmesh/platform/log";
+import { composeServices, type Service } from "@runmesh/platform/service";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import type { Db } from "@runmesh/store/db";
+import { DefinitionCache } from "@runmesh/store/definition-cache";
+import { RunIds } from "@runmesh/store/run-ids";
+import { HistoryReader } from "./history-reader.ts";
+import { createPromoter } from "./promoter.ts";
+import { Registry } from "./registry.ts";
+import { createRunService } from "./run-service.ts";
+import { createRunTimers } from "./run-timers.ts";
+import { createTaskService } from "./task-service.ts";
+import { createWorkflowService } from "./workflow-service.ts";
+
+export interface SchedulerOptions {
+  /** For the statements of starts. */
+  readonly hot: Db;
+  readonly db: Db;
+  readonly wakeups: Wakeups;
+  readonly log: Log;
+}
+
+export interface Scheduler extends Service {
+  routes(router: ConnectRouter): void;
+}
+
+/** Definitions, runs, the graph and timers. */
+export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Scheduler {
+  const definitions = new DefinitionCache(db);
+  const registry = new Registry(db);
+  const history = new HistoryReader(db);
+  const runs = createRunService({ db, hot, definitions, registry, runIds: new RunIds(db), history, wakeups });
+  const loops = composeServices("scheduler", [
+    createPromoter({ db: hot, wakeups, log }),
+    createRunTimers({ db, definitions, wakeups, log }),
+  ]);
+  return {
+    ...loops,
+    routes(router) {
+      router.service(WorkflowService, createWorkflowService({ db, definitions, registry }));
+      router.service(RunService, runs);
+      router.service(TaskService, createTaskService({ db, definitions }));
+    },
+  };
+}
