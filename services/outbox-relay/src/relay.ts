@@ -1,0 +1,271 @@
+import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { EventBus, OutboundEvent, PublishResult } from "@runmesh/bus/event-bus";
+import { EventNameReader } from "@runmesh/bus/event-names";
+import { MeshError } from "@runmesh/domain/errors";
+import type { Log } from "@runmesh/platform/log";
+import { createLoop } from "@runmesh/platform/loop";
+import type { Service } from "@runmesh/platform/service";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import type { Db } from "@runmesh/store/db";
+import { discardOutbox, type HeldLaneGroups, type OutboxRows, removeOutbox, takeOutbox } from "@runmesh/store/outbox";
+import { BatchSize } from "./batch-size.ts";
+import { LaneKeeper } from "./lane-keeper.ts";
+import { createOutboundEvents } from "./outbound-events.ts";
+import { parkRun, readParkedRuns, releaseParked } from "./parking.ts";
+import { settleBatch } from "./settle-batch.ts";
+
+/**
+ * Moves committed events from the outbox to the bus. What it keeps (DESIGN G3):
+ *
+ * 1. A row leaves the outbox only after the bus accepted it, or with its run to the parked ones. What is unknown stays
+ *    and is sent again, with the same id.
+ * 2. Every pass looks at all rows of a group from the lowest id: there is no position to remember, so a transaction
+ *    that commits late is not passed over.
+ * 3. Rows of a run are taken by id, which is the order of its sequence, and no row of a run is sent ahead of one that
+ *    stays or is parked.
+ * 4. Only the holder of a run's lane group removes or parks its rows, and the database checks that in the statement
+ *    that does. A relay that lost a group can at most send again what the new holder sends as well.
+ * 5. Nothing is sent while a transaction is open.
+ */
+export interface Relay extends Service {
+  /** One pass. At the same time as another it waits for it. */
+  runOnce(signal?: AbortSignal): Promise<PassResult>;
+  /** Resolves when a pass found nothing more in this relay's lane groups. Throws UNAVAILABLE after `timeoutMs` (30 s). */
+  idle(options?: { signal?: AbortSignal; timeoutMs?: number }): Promise<void>;
+  /** Sends a run's parked rows again, ahead of its later ones. Answers how many there were. */
+  releaseParked(p: { tenantId: number; runId: bigint }): Promise<number>;
+  /** Since the start, for metrics. */
+  readonly counters: Readonly<RelayCounters>;
+}
+
+export interface RelayOptions {
+  readonly db: Db;
+  readonly bus: EventBus;
+  readonly wakeups: Wakeups;
+  readonly log: Log;
+  /** Names this relay among all; no two may have the same. */
+  readonly owner: string;
+  /** How long a relay that died keeps its lanes from others. Default 5 s. */
+  readonly leaseMs?: number;
+}
+
+export interface PassResult {
+  /** Rows read, or discarded because nobody reads. */
+  readonly tookCount: number;
+  /** Rows that left the outbox, sent or parked. */
+  readonly settledCount: number;
+  /** Rows that stay to be sent again. */
+  readonly leftCount: number;
+  /** There may be more: the pass was full. */
+  readonly again: boolean;
+}
+
+export interface RelayCounters {
+  passes: number;
+  sent: number;
+  discarded: number;
+  parked: number;
+  /** Rows left to be sent again, each time. */
+  left: number;
+  /** Rows sent and then not removed, because their lane group was lost. */
+  lost: number;
+}
+
+/** The topic of the wake-up after a commit that wrote events. */
+export const OUTBOX_TOPIC = "outbox";
+
+const LEASE_MS = 5_000;
+/** Gathers what commits at about the same time: a relay that runs after every commit competes with what it follows. */
+const DEBOUNCE_MS = 5;
+const POLL_MS = 100;
+const LAST_POLL_MS = 1_000;
+const IDLE_TIMEOUT_MS = 30_000;
+const NOTHING: PassResult = { tookCount: 0, settledCount: 0, leftCount: 0, again: false };
+
+export function createRelay(options: RelayOptions): Relay {
+  const { db, bus, wakeups, log, owner } = options;
+  const leaseMs = options.leaseMs ?? LEASE_MS;
+  const keeper = new LaneKeeper({ db, owner, ttlMs: leaseMs });
+  const names = new EventNameReader(db);
+  const size = new BatchSize();
+  const counters: RelayCounters = { passes: 0, sent: 0, discarded: 0, parked: 0, left: 0, lost: 0 };
+  let last: Promise<unknown> = Promise.resolve();
+  /** Set by a wake, so that the poll can look more seldom while nothing happens. */
+  let woken = true;
+  let pollMs = POLL_MS;
+  let lookedAt = Number.NEGATIVE_INFINITY;
+
+  function runOnce(signal: AbortSignal = new AbortController().signal): Promise<PassResult> {
+    const pass = last.then(() => runPass(signal));
+    last = pass.catch(() => undefined);
+    return pass;
+  }
+
+  async function runPass(signal: AbortSignal): Promise<PassResult> {
+    signal.throwIfAborted();
+    if (keeper.isDue()) await keeper.keep();
+    const held = keeper.held();
+    if (held.ids.length === 0) return NOTHING;
+    counters.passes++;
+    return (await bus.hasReaders()) ? relayBatch(held) : discardBatch(held);
+  }
+
+  async function discardBatch(held: HeldLaneGroups): Promise<PassResult> {
+    const { count, largest, refused } = await discardOutbox(db, { held, perGroup: size.perGroup(held.ids.length) });
+    if (refused) return relayBatch(held);
+    counters.discarded += count;
+    const again = size.isFull(held.ids.length, count, largest);
+    return { tookCount: count, settledCount: count, leftCount: 0, again };
+  }
+
+  async function relayBatch(held: HeldLaneGroups): Promise<PassResult> {
+    const laneGroups = size.rotate(held.ids);
+    const perGroup = size.perGroup(laneGroups.length);
+    const rows = await takeOutbox(db, { laneGroups, perGroup, limit: size.limit });
+    const again = size.isFull(laneGroups.length, rows.count, largestGroup(rows));
+    if (rows.count === 0) return NOTHING;
+
+    const parkedRuns = await readParkedRuns(db, rows);
+    const indexes: number[] = [];
+    const behind = new Map<number, number[]>();
+    for (const [index, runId] of rows.runIds.entries()) {
+      if (!parkedRuns.has(runId)) indexes.push(index);
+      else behind.set(runId, [...(behind.get(runId) ?? []), index]);
+    }
+
+    const settlement = settleBatch(rows, indexes, await publish(await createOutboundEvents(names, rows, indexes)));
+    const sentCount = await removeSent(held, rows, settlement.sent);
+    let parkedCount = 0;
+    for (const { indexes, error } of settlement.poisoned.values()) {
+      const runId = rows.runIds[indexes[0]!];
+      log.error({ runId, error, count: indexes.length }, "an event cannot be sent and was parked with those behind it");
+      parkedCount += await parkRun(db, { held, rows, indexes, error });
+    }
+    for (const indexes of behind.values()) parkedCount += await parkRun(db, { held, rows, indexes, error: undefined });
+
+    const { leftCount, leftBecause, retryAfterMs } = settlement;
+    counters.parked += parkedCount;
+    counters.left += leftCount;
+    if (leftCount > 0 && sentCount + parkedCount === 0) {
+      throw new MeshError("UNAVAILABLE", "The bus took none of the events; they will be sent again.", {
+        retryAfterMs: retryAfterMs ?? POLL_MS,
+        cause: leftBecause,
+      });
+    }
+    return { tookCount: rows.count, settledCount: sentCount + parkedCount, leftCount, again: again && leftCount === 0 };
+  }
+
+  /** A bus that throws has not said what it kept. */
+  async function publish(events: readonly OutboundEvent[]): Promise<readonly PublishResult[]> {
+    if (events.length === 0) return [];
+    try {
+      return await bus.publish(events);
+    } catch (error) {
+      return events.map(() => ({ kind: "unknown", error }));
+    }
+  }
+
+  async function removeSent(held: HeldLaneGroups, rows: OutboxRows, sent: readonly number[]): Promise<number> {
+    if (sent.length === 0) return 0;
+    const removed = await removeOutbox(db, {
+      held,
+      places: sent.length === rows.count ? rows.places : sent.map((index) => rows.places[index]!),
+      ids: Float64Array.from(sent, (index) => rows.ids[index]!).sort(),
+    });
+    counters.sent += removed;
+    if (removed < sent.length) {
+      counters.lost += sent.length - removed;
+      await keeper.keep();
+    }
+    return removed;
+  }
+
+  /** A pass of the loop: while nothing wakes it and nothing was found, it looks more and more seldom. */
+  async function poll(signal: AbortSignal): Promise<{ again: boolean }> {
+    if (!woken && performance.now() - lookedAt < pollMs) return { again: false };
+    woken = false;
+    // Counts as looked at only when the pass succeeds: after a failure the loop's own rest is all the waiting there is.
+    lookedAt = Number.NEGATIVE_INFINITY;
+    const result = await runOnce(signal);
+    lookedAt = performance.now();
+    pollMs = result.tookCount > 0 ? POLL_MS : Math.min(LAST_POLL_MS, pollMs * 2);
+    return { again: result.again };
+  }
+
+  const loop = createLoop({
+    name: "outbox-relay",
+    log,
+    intervalMs: POLL_MS,
+    debounceMs: DEBOUNCE_MS,
+    runOnce: poll,
+    wake: {
+      subscribe: (listener) =>
+        wakeups.subscribe(OUTBOX_TOPIC, () => {
+          woken = true;
+          listener();
+        }),
+    },
+  });
+  // A loop of its own, so that a slow bus does not cost the lanes.
+  const keeping = createLoop({
+    name: "outbox-relay-lanes",
+    log,
+    intervalMs: leaseMs / 3,
+    runOnce: () => keeper.keep(),
+  });
+
+  async function idle(p: { signal?: AbortSignal; timeoutMs?: number } = {}): Promise<void> {
+    const { timeoutMs = IDLE_TIMEOUT_MS } = p;
+    const overdue = AbortSignal.timeout(timeoutMs);
+    const signal = p.signal === undefined ? overdue : AbortSignal.any([p.signal, overdue]);
+    let cause: unknown;
+    while (!signal.aborted) {
+      try {
+        const { tookCount, settledCount } = await runOnce(signal);
+        if (tookCount === 0) return;
+        if (settledCount > 0) continue;
+      } catch (error) {
+        if (!(error instanceof MeshError) || error.reason !== "UNAVAILABLE") throw error;
+        cause = error;
+      }
+      await sleep(DEBOUNCE_MS, undefined, { signal }).catch(() => undefined);
+    }
+    p.signal?.throwIfAborted();
+    throw new MeshError("UNAVAILABLE", `The outbox was not empty after ${timeoutMs} ms.`, { cause });
+  }
+
+  return {
+    name: "outbox-relay",
+    counters,
+    runOnce,
+    idle,
+    async releaseParked(p) {
+      const count = await releaseParked(db, p);
+      wakeups.notify(OUTBOX_TOPIC);
+      return count;
+    },
+    async start() {
+      woken = true;
+      await keeping.start();
+      await loop.start();
+    },
+    async stop() {
+      await loop.stop();
+      await keeping.stop();
+      await keeper.release().catch((error: unknown) => {
+        log.warn({ error }, "the lanes could not be given up; they will expire");
+      });
+    },
+  };
+}
+
+function largestGroup(rows: OutboxRows): number {
+  let largest = 0;
+  let size = 0;
+  for (const [index, group] of rows.laneGroups.entries()) {
+    size = index > 0 && group === rows.laneGroups[index - 1] ? size + 1 : 1;
+    largest = Math.max(largest, size);
+  }
+  return largest;
+}
