@@ -173,12 +173,14 @@ const taken = new WeakSet<net.Socket>();
 
 /** Reads the first bytes, puts them back, and gives the connection to the server that speaks its protocol. */
 function sniff(socket: net.Socket, http1: http.Server, h2: http2.Http2Server): void {
+  // Kept here until it is enough: what goes back too early would be announced again at once, for ever.
+  let head: Buffer = Buffer.alloc(0);
   const onGone = () => socket.destroy();
   const onReadable = () => {
-    const head: Buffer | null = socket.read();
-    if (head === null) return;
-    const text = head.subarray(0, HTTP2_PREFACE.length).toString("latin1");
-    socket.unshift(head);
+    const chunk: Buffer | null = socket.read();
+    if (chunk === null) return;
+    head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
+    const text = head.toString("latin1", 0, HTTP2_PREFACE.length);
     if (text.length < HTTP2_PREFACE.length && HTTP2_PREFACE.startsWith(text)) return;
     socket.off("readable", onReadable);
     socket.off("error", onGone);
@@ -186,6 +188,7 @@ function sniff(socket: net.Socket, http1: http.Server, h2: http2.Http2Server): v
     socket.off("timeout", onGone);
     socket.setTimeout(0);
     taken.add(socket);
+    socket.unshift(head);
     (text === HTTP2_PREFACE ? h2 : http1).emit("connection", socket);
   };
   socket.on("readable", onReadable);
