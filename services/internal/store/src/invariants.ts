@@ -1,0 +1,165 @@
+import type { Db } from "./db.ts";
+
+/** A broken invariant of the state. */
+export interface Finding {
+  readonly check: string;
+  readonly severity: "error" | "warning";
+  readonly count: number;
+  /** At most five, as people would name them. */
+  readonly examples: string[];
+  readonly advice: string;
+}
+
+type Check = (db: Db) => Promise<Finding | undefined>;
+
+interface Invariant {
+  readonly check: string;
+  readonly severity?: "error" | "warning";
+  readonly advice: string;
+  /** Rows that break it, each with its name as `example`. */
+  readonly broken: string;
+}
+
+const check = ({ check, severity = "error", advice, broken }: Invariant): Check => {
+  const text = `
+  SELECT count(*)::int AS count, coalesce((array_agg(example))[1:5], '{}') AS examples
+  FROM (${broken}) AS broken (example)`;
+  return async (db) => {
+    const { count, examples } = await db.one<{ count: number; examples: string[] }>("", text, []);
+    return count === 0 ? undefined : { check, severity, count, examples, advice };
+  };
+};
+
+/** Where an open task may stand. */
+const PLACES = `
+    SELECT tenant_id, task_id FROM suspended
+    UNION ALL SELECT tenant_id, task_id FROM held
+    UNION ALL SELECT tenant_id, task_id FROM scheduled
+    UNION ALL SELECT tenant_id, task_id FROM ready
+    UNION ALL SELECT tenant_id, task_id FROM lease`;
+
+const SUCCEEDED = `EXISTS (
+      SELECT FROM attempt
+      WHERE attempt.tenant_id = task.tenant_id AND attempt.task_id = task.id AND attempt.outcome = 1
+    )`;
+
+/** Every invariant of the state (G8), each a statement that finds what breaks it. */
+export const CHECKS: readonly Check[] = [
+  check({
+    check: "a task stands in one place",
+    advice: "Report it: a task in two places may run twice.",
+    broken: `SELECT 'task ' || task_id FROM (${PLACES}) AS place GROUP BY tenant_id, task_id HAVING count(*) > 1`,
+  }),
+  check({
+    check: "an open task without dependencies to wait for stands somewhere",
+    advice: "Retry the run: nobody will move these tasks.",
+    broken: `
+    SELECT 'task ' || task.id FROM task
+    JOIN run ON run.tenant_id = task.tenant_id AND run.id = task.id >> 20
+    WHERE run.state IN (2, 3) AND task.state = 0 AND task.pending = 0
+      AND NOT EXISTS (SELECT FROM (${PLACES}) AS place
+        WHERE place.tenant_id = task.tenant_id AND place.task_id = task.id)
+      AND NOT ${SUCCEEDED}`,
+  }),
+  check({
+    check: "nothing stands anywhere of a run that is not active",
+    advice: "Report it: these tasks could start after their run ended.",
+    broken: `
+    SELECT 'task ' || place.task_id FROM (${PLACES}) AS place
+    LEFT JOIN run ON run.tenant_id = place.tenant_id AND run.id = place.task_id >> 20
+    WHERE run.state IS NULL OR run.state NOT IN (2, 3)`,
+  }),
+  check({
+    check: "a task that ended stands nowhere",
+    advice: "Report it: an ended task could run again.",
+    broken: `
+    SELECT 'task ' || place.task_id FROM (${PLACES}) AS place
+    JOIN task ON task.tenant_id = place.tenant_id AND task.id = place.task_id
+    WHERE task.state <> 0 OR ${SUCCEEDED}`,
+  }),
+  check({
+    check: "a task has at most one accepted result",
+    advice: "Report it: two results were accepted.",
+    broken: `
+    SELECT 'task ' || task_id FROM attempt WHERE outcome = 1 GROUP BY tenant_id, task_id HAVING count(*) > 1`,
+  }),
+  check({
+    check: "a run counts its tasks right",
+    advice: "Report it: the run's counters disagree with its tasks.",
+    broken: `
+    SELECT 'run ' || run.id FROM run
+    JOIN LATERAL (
+      SELECT count(*) AS total,
+        count(*) FILTER (WHERE task.state = 7) AS dead,
+        count(*) FILTER (WHERE task.state = 8) AS cancelled,
+        count(*) FILTER (WHERE task.state = 9) AS skipped,
+        count(*) FILTER (WHERE task.state = 0 AND NOT ${SUCCEEDED}) AS open
+      FROM task
+      WHERE task.tenant_id = run.tenant_id AND task.id >= run.id << 20 AND task.id < (run.id + 1) << 20
+    ) AS found ON true
+    WHERE (run.task_count, run.open_count, run.dead_count, run.cancelled_count, run.skipped_count)
+      <> (found.total, found.open, found.dead, found.cancelled, found.skipped)`,
+  }),
+  check({
+    check: "a run has ended when its tasks have, and only then",
+    advice: "Report it: nobody will end these runs.",
+    broken: `SELECT 'run ' || id FROM run WHERE (open_count = 0) <> (state IN (4, 5, 6, 7))`,
+  }),
+  check({
+    check: "a run's events have no gap",
+    advice: "Report it: consumers of the events will miss some.",
+    broken: `
+    SELECT 'run ' || run.id FROM run
+    JOIN LATERAL (
+      SELECT count(*) AS n, count(DISTINCT sequence) AS distinct_n, coalesce(max(sequence), 1) AS last
+      FROM (
+        SELECT sequence FROM attempt
+        WHERE attempt.tenant_id = run.tenant_id AND sequence > 0
+          AND attempt.task_id >= run.id << 20 AND attempt.task_id < (run.id + 1) << 20
+        UNION ALL
+        SELECT sequence FROM run_event WHERE run_event.tenant_id = run.tenant_id AND run_event.run_id = run.id
+        UNION ALL SELECT 1
+        UNION ALL SELECT run.sequence WHERE run.state IN (4, 5, 6, 7)
+      ) AS entry
+    ) AS history ON true
+    WHERE history.n <> run.sequence OR history.distinct_n <> run.sequence OR history.last <> run.sequence`,
+  }),
+  check({
+    check: "a lease is ended soon after its time",
+    advice: "Look whether a lease-manager runs: its reaper is behind by more than a minute.",
+    broken: `SELECT 'task ' || task_id FROM lease WHERE expires_at < clock_timestamp() - interval '1 minute'`,
+  }),
+  check({
+    check: "a due task is made ready soon after its time",
+    advice: "Look whether a scheduler runs: its promoter is behind by more than a minute.",
+    broken: `SELECT 'task ' || task_id FROM scheduled WHERE due_at < clock_timestamp() - interval '1 minute'`,
+  }),
+  check({
+    check: "a due run timer fires soon after its time",
+    advice: "Look whether a scheduler runs: its timers are behind by more than a minute.",
+    broken: `SELECT 'run ' || run_id FROM run_timer WHERE due_at < clock_timestamp() - interval '1 minute'`,
+  }),
+  check({
+    check: "a PENDING run has a timer that starts it",
+    advice: "Report it: nobody will start these runs.",
+    broken: `
+    SELECT 'run ' || id FROM run
+    WHERE state = 1 AND NOT EXISTS (
+      SELECT FROM run_timer
+      WHERE run_timer.tenant_id = run.tenant_id AND run_timer.run_id = run.id AND run_timer.kind = 1)`,
+  }),
+  check({
+    check: "committed events are sent soon",
+    severity: "warning",
+    advice: "Look whether an outbox-relay runs and its log is reachable: the oldest event waits for over a minute.",
+    broken: `
+    SELECT 'lane group ' || lane_group FROM outbox
+    GROUP BY lane_group HAVING min(at) < clock_timestamp() - interval '1 minute'`,
+  }),
+  check({
+    check: "no run's events are parked",
+    severity: "warning",
+    advice: "Look at the error of the parked event, mend its cause and release it.",
+    broken: `SELECT 'run ' || run_id FROM outbox_parked GROUP BY tenant_id, run_id`,
+  }),
+];
