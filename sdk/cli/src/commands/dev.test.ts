@@ -57,16 +57,23 @@ test("dev prints URL, folder and a first command, and stops the mesh when it is 
 test("dev on a database of one's own does not print its password", async () => {
   const stop = new AbortController();
 
-  const result = await runCli(["dev", "--json", "--data", "/tmp/mesh"], {
+  const result = await runCli(["dev", "--json"], {
     env: { RUNMESH_DATABASE_URL: DATABASE },
     signal: stop.signal,
     onLine: () => stop.abort(),
   });
 
   expect(result.stdout.map((line) => JSON.parse(line))).toEqual([
-    { url: "http://127.0.0.1:7400", dataDir: "/tmp/mesh", database: "postgresql://me@db:5432/runmesh" },
+    { url: "http://127.0.0.1:7400", database: "postgresql://me@db:5432/runmesh" },
   ]);
-  expect(fake.started).toMatchObject([{ databaseUrl: DATABASE }]);
+  expect(fake.started).toEqual([{ port: 7400, logLevel: "warn", databaseUrl: DATABASE }]);
+});
+
+test.each(["dev", "doctor"])("%s takes a folder or a database, not both", async (command) => {
+  const result = await runCli([command, "--data", "/tmp/mesh", "--database-url", DATABASE]);
+
+  expect(result).toMatchObject({ exitCode: 2, stdout: [] });
+  expect(fake.started).toEqual([]);
 });
 
 test("a second dev on a folder exits 4 and names where the first is", async () => {

@@ -7,13 +7,15 @@ import { DEFAULT_URL } from "../session.ts";
 import { type LogLevel, loadStandalone, type Standalone } from "../standalone-package.ts";
 import { formatRecord } from "../table.ts";
 import { untilAborted } from "../until-aborted.ts";
+import { UsageError } from "../usage-error.ts";
+import { readDatabaseUrl } from "./migrate.ts";
 
 export const DEFAULT_PORT = 7400;
 export const DEFAULT_DATA = ".runmesh";
 
 interface DevOptions {
   readonly port: number;
-  readonly data: string;
+  readonly data?: string;
   readonly databaseUrl?: string;
   readonly logLevel: LogLevel;
 }
@@ -23,7 +25,7 @@ export function addDev(program: Command, host: Host): void {
     .command("dev")
     .description("bring a whole mesh up on this machine and keep it up until Ctrl-C")
     .option("--port <port>", "where it listens; 0 takes a free one", readCount(0, 65_535), DEFAULT_PORT)
-    .option("--data <folder>", "where everything is kept", DEFAULT_DATA)
+    .option("--data <folder>", `where the embedded PostgreSQL keeps everything (default: ${DEFAULT_DATA})`)
     .option("--database-url <url>", "a PostgreSQL of yours in place of the embedded one (RUNMESH_DATABASE_URL)")
     .addOption(
       new Option("--log-level <level>", "how much the services say")
@@ -32,14 +34,13 @@ export function addDev(program: Command, host: Host): void {
     )
     .action(async (options: DevOptions, command: Command) => {
       const printer = createPrinter(host.terminal, command.optsWithGlobals<{ json?: boolean }>().json === true);
-      const databaseUrl = options.databaseUrl ?? (host.env.RUNMESH_DATABASE_URL || undefined);
+      const databaseUrl = findDatabaseUrl(options, host);
       const { startStandalone } = await loadStandalone();
 
       const mesh = await startStandalone({
         port: options.port,
-        dataDir: resolve(options.data),
         logLevel: options.logLevel,
-        ...(databaseUrl !== undefined && { databaseUrl }),
+        ...(databaseUrl === undefined ? { dataDir: resolve(options.data ?? DEFAULT_DATA) } : { databaseUrl }),
       });
 
       try {
@@ -52,6 +53,17 @@ export function addDev(program: Command, host: Host): void {
         await mesh.stop();
       }
     });
+}
+
+/** The database of one's own, where one is meant: a folder that is named wins over the variable. */
+export function findDatabaseUrl(options: { databaseUrl?: string; data?: string }, host: Host): string | undefined {
+  if (options.databaseUrl !== undefined && options.data !== undefined) {
+    throw new UsageError("--data and --database-url exclude each other", { advice: "Give one of the two." });
+  }
+  if (options.databaseUrl === undefined && (options.data !== undefined || !host.env.RUNMESH_DATABASE_URL)) {
+    return undefined;
+  }
+  return readDatabaseUrl(options.databaseUrl, host);
 }
 
 function describe(mesh: Standalone, database: string): string[] {
@@ -68,7 +80,7 @@ function describe(mesh: Standalone, database: string): string[] {
     "Try, in another terminal:",
     `  echo '{"name": "hello", "tasks": [{"key": "hi", "handler": "hi"}]}' | runmesh workflow register -${url}`,
     "",
-    "Ctrl-C stops it; the folder keeps everything.",
+    "Ctrl-C stops it; the database keeps everything.",
   ];
 }
 

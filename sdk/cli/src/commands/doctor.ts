@@ -8,8 +8,7 @@ import { createPrinter } from "../output.ts";
 import { type Finding, loadMaintenance, loadStandalone } from "../standalone-package.ts";
 import { printable } from "../terminal.ts";
 import { UsageError } from "../usage-error.ts";
-import { DEFAULT_DATA } from "./dev.ts";
-import { readDatabaseUrl } from "./migrate.ts";
+import { DEFAULT_DATA, findDatabaseUrl } from "./dev.ts";
 
 interface DoctorOptions {
   readonly databaseUrl?: string;
@@ -33,10 +32,9 @@ export function addDoctor(program: Command, host: Host): void {
 }
 
 async function examine(options: DoctorOptions, host: Host): Promise<readonly Finding[]> {
-  const isOwnDatabase =
-    options.databaseUrl !== undefined || (options.data === undefined && host.env.RUNMESH_DATABASE_URL);
+  const ownDatabaseUrl = findDatabaseUrl(options, host);
   const { doctor } = await loadMaintenance();
-  if (isOwnDatabase) return doctor({ databaseUrl: readDatabaseUrl(options.databaseUrl, host) });
+  if (ownDatabaseUrl !== undefined) return doctor({ databaseUrl: ownDatabaseUrl });
 
   const dataDir = resolve(options.data ?? DEFAULT_DATA);
   if (!existsSync(dataDir)) {

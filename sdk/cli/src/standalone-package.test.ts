@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import {
+  loadMaintenance,
+  loadStandalone,
+  type MaintenanceModule,
+  type StandaloneModule,
+} from "./standalone-package.ts";
+
+type RealStandalone = typeof import("@runmesh/standalone/standalone");
+type RealMaintenance = typeof import("@runmesh/standalone/maintenance");
+
+test("the standalone package is what the command takes it for", async () => {
+  const standalone: StandaloneModule = (await loadStandalone()) as RealStandalone;
+  const maintenance: MaintenanceModule = (await loadMaintenance()) as RealMaintenance;
+
+  expect(standalone.startStandalone).toBeTypeOf("function");
+  expect(maintenance.migrate).toBeTypeOf("function");
+  expect(maintenance.doctor).toBeTypeOf("function");
+});
