@@ -30,7 +30,7 @@ export interface EmbeddedBusOptions {
   readonly onFault?: (error: unknown, what: string) => void;
 }
 
-/** How old the list of subscriptions may be: one that another process made is served after so long. */
+/** How old the list of subscriptions and of what they keep may be. */
 const SUBSCRIPTIONS_AGE_MS = 1_000;
 /** The same while one has reached its limit. */
 const OVERLOADED_AGE_MS = 100;
@@ -38,7 +38,7 @@ const NAME = /^[A-Za-z0-9._/-]{1,128}$/;
 
 /**
  * The bus without a broker: named subscriptions keep their messages in the database, and listeners in this process
- * get hints. While there is no named subscription, publishing is free of SQL but for one look a second.
+ * get hints. While there are neither, `hasReaders` says so, for one look a second, and nothing need be published.
  */
 export class EmbeddedBus implements EventBus {
   readonly name = "embedded-bus";
@@ -75,7 +75,10 @@ export class EmbeddedBus implements EventBus {
   }
 
   async publish(batch: readonly OutboundEvent[]): Promise<readonly PublishResult[]> {
-    const kept = await this.#readKept();
+    // Another process may have subscribed since the last look, and no event may be lost to it: so nobody is looked for
+    // once more. A relay that asked `hasReaders` before comes here only for listeners, or when it met a subscription.
+    let kept = await this.#readKept();
+    if (kept.size === 0) kept = await this.#readKept(0);
     const results = kept.size === 0 ? batch.map(() => ACCEPTED) : await this.#keep(batch, kept);
     this.counters.published += batch.length;
     if (this.#listeners.count > 0) {
@@ -168,10 +171,10 @@ export class EmbeddedBus implements EventBus {
   }
 
   /** Messages that each subscription keeps, about: read once a second, more often while one is full. */
-  async #readKept(): Promise<Map<string, number>> {
+  async #readKept(atMostAgeMs = SUBSCRIPTIONS_AGE_MS): Promise<Map<string, number>> {
     const now = performance.now();
     const full = [...(this.#kept?.counts.values() ?? [])].some((count) => count >= this.#limits.maxMessages);
-    const maxAgeMs = full ? OVERLOADED_AGE_MS : SUBSCRIPTIONS_AGE_MS;
+    const maxAgeMs = full ? Math.min(OVERLOADED_AGE_MS, atMostAgeMs) : atMostAgeMs;
     if (this.#kept !== undefined && now - this.#kept.readAt < maxAgeMs) return this.#kept.counts;
     const rows = await listSubscriptions(this.#db, { limit: this.#limits.maxMessages });
     const counts = new Map(rows.map((row) => [row.name, row.count]));

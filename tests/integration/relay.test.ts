@@ -1,0 +1,445 @@
+import { EmbeddedBus } from "@runmesh/bus/embedded-bus";
+import { ACCEPTED, BEHIND, type EventBus, type OutboundEvent, type PublishResult } from "@runmesh/bus/event-bus";
+import { EventCollector } from "@runmesh/bus/event-collector";
+import type { Event } from "@runmesh/contracts/event/v1/event_pb";
+import { createRelay, OUTBOX_TOPIC, type Relay, type RelayOptions } from "@runmesh/outbox-relay/relay";
+import { silentLog } from "@runmesh/platform/log";
+import { createWakeups } from "@runmesh/platform/wakeup";
+import type { Db } from "@runmesh/store/db";
+import { listLaneGroups, takeLaneGroups } from "@runmesh/store/lane-groups";
+import { measureOutbox, removeOutbox, takeOutbox } from "@runmesh/store/outbox";
+import { listParked } from "@runmesh/store/outbox-parked";
+import { useDatabase } from "@runmesh/testing/database";
+import { expect, test } from "vitest";
+import { commitEvents, countOutbox, givenDefinition } from "./outbox-rows.ts";
+
+const ALL_GROUPS = Array.from({ length: 16 }, (_, id) => id);
+
+test("an event tells the names its ids stand for, and its times", async () => {
+  await using mesh = await openMesh();
+  const { db, definitionId } = mesh;
+  const { id: sessionId } = await db.one<{ id: bigint }>(
+    "given_session",
+    `INSERT INTO session (tenant_id, token_hash, name, handlers, queues, capabilities, slots, lease_ms)
+     VALUES (1, '', 'worker-7', '{}', '{}', '{}', 1, 15000) RETURNING id`,
+    [],
+  );
+  const heard: Event[] = [];
+  mesh.bus.onEvent((event) => heard.push(event));
+
+  await commitEvents(db, definitionId, [
+    { runId: 5n, sequence: 9, type: 23, ordinal: 1, sessionId, errorType: "Oops" },
+  ]);
+  const { at } = await db.one<{ at: Date }>("outbox_at", "SELECT at FROM outbox", []);
+  await mesh.relay.idle();
+
+  expect(heard).toHaveLength(1);
+  const [event] = heard;
+  expect(event).toMatchObject({
+    id: "5-9",
+    type: 23,
+    tenant: "default",
+    runId: 5n,
+    workflow: "order",
+    workflowVersion: 3,
+    sequence: 9n,
+    taskId: (5n << 20n) + 1n,
+    taskKey: "ship",
+    attempt: 1,
+    fence: 9n,
+    worker: "worker-7",
+    outcome: 2,
+    errorType: "Oops",
+  });
+  const { seconds, nanos } = event!.time!;
+  expect(Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000)).toBe(at.getTime());
+});
+
+test("with nobody to read, rows are discarded without being published", async () => {
+  await using mesh = await openMesh();
+  let published = 0;
+  const relay = mesh.createRelay("relay", {
+    ...forward(mesh.bus),
+    async publish(batch) {
+      published++;
+      return mesh.bus.publish(batch);
+    },
+  });
+
+  await commitEvents(mesh.db, mesh.definitionId, manyEvents(100, 30));
+  await relay.idle();
+
+  expect(relay.counters.discarded).toBe(3_000);
+  expect(published).toBe(0);
+  expect(await countOutbox(mesh.db)).toBe(0);
+});
+
+test("a subscription made by another process keeps its events from being discarded", async () => {
+  await using mesh = await openMesh();
+  // This process looked a moment ago, and believes that nobody reads.
+  await mesh.bus.hasReaders();
+  const other = new EmbeddedBus({ db: mesh.db, owner: "other" });
+  const reader = new EventCollector();
+  await other.subscribe({ name: "reader", handler: reader.handler });
+
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 1 }]);
+  const believed = await mesh.bus.hasReaders();
+  await mesh.relay.idle();
+
+  await reader.untilAll(["1-1"]);
+  expect(believed).toBe(false);
+  await other.stop();
+});
+
+test("a listener of one run hears of that run only", async () => {
+  await using mesh = await openMesh();
+  const heard: string[] = [];
+  const end = mesh.bus.onEvent((event) => heard.push(event.id), { runId: 2n });
+
+  await commitEvents(
+    mesh.db,
+    mesh.definitionId,
+    [1n, 2n, 3n].map((runId) => ({ runId, sequence: 1 })),
+  );
+  await mesh.relay.idle();
+  end();
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 2n, sequence: 2 }]);
+  await mesh.relay.idle();
+
+  expect(heard).toEqual(["2-1"]);
+});
+
+test("a relay that lost its lanes while it sent removes nothing, and the new holder sends again", async () => {
+  await using mesh = await openMesh();
+  const gate = gated();
+  const sent: string[] = [];
+  const stale = mesh.createRelay(
+    "stale",
+    fakeBus(async (batch) => {
+      sent.push(...batch.map(({ event }) => `stale ${event.id}`));
+      await gate.wait();
+      return batch.map(() => ACCEPTED);
+    }),
+  );
+  await commitEvents(
+    mesh.db,
+    mesh.definitionId,
+    [1, 2].map((sequence) => ({ runId: 1n, sequence })),
+  );
+
+  const late = stale.runOnce();
+  await gate.reached;
+  const seen = await listLaneGroups(mesh.db);
+  await takeLaneGroups(mesh.db, {
+    owner: "thief",
+    ids: seen.map((group) => group.id),
+    fences: seen.map((group) => group.fence),
+    ttlMs: 1,
+  });
+  gate.open();
+  const result = await late;
+  const waiting = await countOutbox(mesh.db);
+  await stale.stop();
+  const heir = mesh.createRelay(
+    "heir",
+    fakeBus(async (batch) => {
+      sent.push(...batch.map(({ event }) => `heir ${event.id}`));
+      return batch.map(() => ACCEPTED);
+    }),
+  );
+  await heir.idle();
+
+  expect(result.settledCount).toBe(0);
+  expect(stale.counters.lost).toBe(2);
+  expect(waiting).toBe(2);
+  expect(sent).toEqual(["stale 1-1", "stale 1-2", "heir 1-1", "heir 1-2"]);
+  expect(await countOutbox(mesh.db)).toBe(0);
+});
+
+test("two relays share the lanes evenly, and one that stops leaves its own to the other at once", async () => {
+  await using mesh = await openMesh();
+  const first = mesh.createRelay("first", mesh.bus, { leaseMs: 300 });
+  const second = mesh.createRelay("second", mesh.bus, { leaseMs: 300 });
+
+  await first.runOnce();
+  await second.runOnce();
+  const shared = await ownersOf(mesh.db);
+  await first.stop();
+  await second.start();
+
+  expect(shared).toEqual({ first: 8, second: 8 });
+  await expect.poll(() => ownersOf(mesh.db)).toEqual({ second: 16 });
+});
+
+test("a poison event is parked with its error and those behind it, until they are released in order", async () => {
+  await using mesh = await openMesh();
+  let poisonous = true;
+  const sent: string[] = [];
+  const relay = mesh.createRelay(
+    "relay",
+    fakeBus(async (batch) => {
+      const stopped = new Set<bigint>();
+      return batch.map(({ event, runId }): PublishResult => {
+        if (stopped.has(runId)) return BEHIND;
+        if (poisonous && event.id === "1-2") {
+          stopped.add(runId);
+          return { kind: "poison", error: new Error("the broker\0refuses it") };
+        }
+        sent.push(event.id);
+        return ACCEPTED;
+      });
+    }),
+  );
+
+  await commitEvents(
+    mesh.db,
+    mesh.definitionId,
+    [1, 2, 3].map((sequence) => ({ runId: 1n, sequence })),
+  );
+  await commitEvents(
+    mesh.db,
+    mesh.definitionId,
+    [1, 2].map((sequence) => ({ runId: 17n, sequence })),
+  );
+  await relay.idle();
+  await commitEvents(mesh.db, mesh.definitionId, [
+    { runId: 1n, sequence: 4 },
+    { runId: 17n, sequence: 3 },
+  ]);
+  await relay.idle();
+  const parked = await listParked(mesh.db, { tenantId: 1, afterRunId: 0n, afterSequence: 0, limit: 10 });
+  const sentBefore = [...sent];
+  poisonous = false;
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 5 }]);
+  const released = await relay.releaseParked({ tenantId: 1, runId: 1n });
+  await relay.idle();
+
+  expect(parked.map((row) => row.sequence)).toEqual([2, 3, 4]);
+  expect(parked[0]!.error).toBe("Error: the broker\\0refuses it");
+  expect(sentBefore).toEqual(["1-1", "17-1", "17-2", "17-3"]);
+  expect(released).toBe(3);
+  expect(sent.slice(sentBefore.length)).toEqual(["1-2", "1-3", "1-4", "1-5"]);
+});
+
+test("an event of a definition that cannot be read is poison of its own run only", async () => {
+  await using mesh = await openMesh();
+  const reader = new EventCollector();
+  await mesh.bus.subscribe({ name: "reader", handler: reader.handler });
+
+  await commitEvents(mesh.db, mesh.definitionId, [
+    { runId: 1n, sequence: 1, definitionId: 999n },
+    { runId: 17n, sequence: 1 },
+  ]);
+  await mesh.relay.idle();
+
+  await reader.untilAll(["17-1"]);
+  const parked = await listParked(mesh.db, { tenantId: 1, afterRunId: 0n, afterSequence: 0, limit: 10 });
+  expect(parked.map((row) => row.run_id)).toEqual([1n]);
+});
+
+test("while a subscription is full rows stay in the outbox, and go once it has room", async () => {
+  await using mesh = await openMesh({ maxMessages: 10 });
+  const gate = gated();
+  const reader = new EventCollector();
+  await mesh.bus.subscribe({
+    name: "slow",
+    handler: async (event, delivery) => {
+      await gate.wait();
+      await reader.handler(event, delivery);
+    },
+  });
+
+  await commitEvents(mesh.db, mesh.definitionId, manyEvents(1, 12));
+  await mesh.relay.idle();
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 13 }]);
+  await expect(mesh.relay.runOnce()).rejects.toMatchObject({ reason: "UNAVAILABLE", retryAfterMs: 100 });
+  const waiting = await measureOutbox(mesh.db, { limit: 100 });
+  gate.open();
+  await mesh.relay.idle();
+
+  await reader.untilAll(["1-13"]);
+  expect(waiting.count).toBe(1);
+  expect(waiting.oldestMs).toBeGreaterThan(0);
+  expect(reader.firstArrivals(1n)).toEqual(Array.from({ length: 13 }, (_, index) => index + 1));
+});
+
+test("a message that fails ten times is parked with its run, and delivered again when it is released", async () => {
+  await using mesh = await openMesh({ firstRetryMs: 1, lastRetryMs: 5 });
+  const reader = new EventCollector();
+  reader.refuse((event) => event.id === "1-2");
+  await mesh.bus.subscribe({ name: "reader", handler: reader.handler });
+  const ofTheBadOne = () => reader.events.filter((event) => event.id === "1-2").length;
+
+  await commitEvents(mesh.db, mesh.definitionId, [...manyEvents(1, 3), { runId: 2n, sequence: 1 }]);
+  await mesh.relay.idle();
+  await reader.until(() => ofTheBadOne() === 10);
+  await commitEvents(mesh.db, mesh.definitionId, [
+    { runId: 1n, sequence: 4 },
+    { runId: 2n, sequence: 2 },
+  ]);
+  await mesh.relay.idle();
+  await reader.untilAll(["2-2"]);
+  const firstArrivals = reader.firstArrivals(1n);
+  reader.refuse(() => false);
+  const released = await mesh.bus.release("reader", 1n);
+
+  await reader.untilAll(["1-4"]);
+  expect(firstArrivals).toEqual([1, 2]);
+  expect(released).toBe(2);
+  expect(reader.firstArrivals(1n)).toEqual([1, 2, 3, 4]);
+});
+
+test("a row is removed by place and id: one that took its place stays", async () => {
+  await using mesh = await openMesh();
+  await mesh.relay.runOnce();
+  const held = {
+    owner: "relay",
+    ids: ALL_GROUPS,
+    fences: (await listLaneGroups(mesh.db)).map((group) => group.fence),
+  };
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 1 }]);
+  const rows = await takeOutbox(mesh.db, { laneGroups: ALL_GROUPS, perGroup: 10, limit: 10 });
+  await mesh.db.rows("empty_outbox", "DELETE FROM outbox", []);
+  await mesh.db.rows("vacuum_outbox", "VACUUM outbox", []);
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 2 }]);
+  const now = await takeOutbox(mesh.db, { laneGroups: ALL_GROUPS, perGroup: 10, limit: 10 });
+
+  const removed = await removeOutbox(mesh.db, { held, places: rows.places, ids: rows.ids });
+
+  expect(now.places).toEqual(rows.places);
+  expect(removed).toBe(0);
+  expect(await countOutbox(mesh.db)).toBe(1);
+});
+
+test("a started relay sends what a wake-up tells of, and can be started and stopped many times", async () => {
+  await using mesh = await openMesh();
+  const reader = new EventCollector();
+  await mesh.bus.subscribe({ name: "reader", handler: reader.handler });
+
+  for (let round = 1; round <= 5; round++) {
+    await mesh.relay.start();
+    await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: round }]);
+    mesh.wakeups.notify(OUTBOX_TOPIC);
+    await reader.untilAll([`1-${round}`]);
+    await mesh.relay.stop();
+  }
+
+  expect(reader.firstArrivals(1n)).toEqual([1, 2, 3, 4, 5]);
+});
+
+test("a backlog of one run and of many is sent completely, in batches", async () => {
+  await using mesh = await openMesh({ maxMessages: 100_000 });
+  const sequencesOf = new Map<bigint, number[]>();
+  const batches: number[] = [];
+  const relay = mesh.createRelay(
+    "relay",
+    fakeBus(async (batch) => {
+      batches.push(batch.length);
+      for (const { runId, event } of batch) {
+        const sequences = sequencesOf.get(runId) ?? [];
+        sequences.push(Number(event.sequence));
+        sequencesOf.set(runId, sequences);
+      }
+      return batch.map(() => ACCEPTED);
+    }),
+  );
+  await commitEvents(mesh.db, mesh.definitionId, [...manyEvents(1, 3_000), ...manyEvents(300, 10, 100n)]);
+
+  await relay.idle();
+
+  expect(Math.max(...batches)).toBe(1_000);
+  expect(sequencesOf.size).toBe(301);
+  expect(sequencesOf.get(1n)).toEqual(Array.from({ length: 3_000 }, (_, index) => index + 1));
+  expect(await countOutbox(mesh.db)).toBe(0);
+});
+
+interface Mesh extends AsyncDisposable {
+  readonly db: Db;
+  readonly definitionId: bigint;
+  readonly bus: EmbeddedBus;
+  readonly wakeups: ReturnType<typeof createWakeups>;
+  /** The one relay of most tests, named `relay`, made when it is first used. */
+  readonly relay: Relay;
+  createRelay(owner: string, bus: EventBus, options?: Partial<RelayOptions>): Relay;
+}
+
+async function openMesh(
+  limits: NonNullable<ConstructorParameters<typeof EmbeddedBus>[0]["limits"]> = {},
+): Promise<Mesh> {
+  const database = await useDatabase();
+  const { db } = database;
+  const wakeups = createWakeups();
+  const bus = new EmbeddedBus({ db, owner: "process", limits });
+  const running: { stop(): Promise<void> }[] = [bus];
+  const createNamed = (owner: string, on: EventBus, options: Partial<RelayOptions> = {}) => {
+    const relay = createRelay({ db, bus: on, wakeups, log: silentLog, owner, ...options });
+    running.unshift(relay);
+    return relay;
+  };
+  let relay: Relay | undefined;
+  return {
+    db,
+    definitionId: await givenDefinition(db, "order", ["pay", "ship"]),
+    bus,
+    wakeups,
+    get relay() {
+      relay ??= createNamed("relay", bus);
+      return relay;
+    },
+    createRelay: createNamed,
+    async [Symbol.asyncDispose]() {
+      for (const service of running) await service.stop();
+      await database.close();
+    },
+  };
+}
+
+function manyEvents(runCount: number, eventCount: number, firstRunId = 1n) {
+  return Array.from({ length: runCount * eventCount }, (_, index) => ({
+    runId: firstRunId + BigInt(Math.floor(index / eventCount)),
+    sequence: (index % eventCount) + 1,
+  }));
+}
+
+async function ownersOf(db: Db): Promise<Record<string, number>> {
+  const owners: Record<string, number> = {};
+  for (const { owner, live } of await listLaneGroups(db)) if (live) owners[owner] = (owners[owner] ?? 0) + 1;
+  return owners;
+}
+
+function forward(bus: EventBus): EventBus {
+  return {
+    name: bus.name,
+    start: () => bus.start(),
+    stop: () => bus.stop(),
+    subscribe: (options) => bus.subscribe(options),
+    hasReaders: () => bus.hasReaders(),
+    publish: (batch) => bus.publish(batch),
+  };
+}
+
+/** A bus that only publishes, to readers that are always there. */
+function fakeBus(publish: (batch: readonly OutboundEvent[]) => Promise<readonly PublishResult[]>): EventBus {
+  return {
+    name: "fake-bus",
+    start: async () => {},
+    stop: async () => {},
+    subscribe: () => Promise.reject(new Error("nobody subscribes here")),
+    hasReaders: async () => true,
+    publish,
+  };
+}
+
+/** Holds up whoever waits until it is opened; `reached` tells that someone does. */
+function gated() {
+  const opened = Promise.withResolvers<void>();
+  const reached = Promise.withResolvers<void>();
+  return {
+    reached: reached.promise,
+    open: () => opened.resolve(),
+    wait: () => {
+      reached.resolve();
+      return opened.promise;
+    },
+  };
+}
