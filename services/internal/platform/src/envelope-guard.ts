@@ -5,6 +5,9 @@ import { MAX_REQUEST_BYTES } from "./rpc-limits.ts";
 const HEAD_BYTES = 5;
 const COMPRESSED = 1;
 
+/** How much of a refused request is still read and dropped, so that the caller gets to read the answer. */
+const MAX_DROPPED_BYTES = 64 * 1024 * 1024;
+
 /** Passes a stream of envelopes on, each message of which is checked for its size and by `check` first. */
 export async function* checkEnvelopes(
   body: AsyncIterable<Uint8Array>,
@@ -12,32 +15,61 @@ export async function* checkEnvelopes(
   compression: Compression | undefined,
   told: (error: unknown) => Error,
 ): AsyncIterable<Uint8Array> {
-  let buffer: Uint8Array = new Uint8Array();
-  for await (const chunk of body) {
-    buffer = buffer.length === 0 ? chunk : Buffer.concat([buffer, chunk]);
-    let start = 0;
-    while (buffer.length - start >= HEAD_BYTES) {
-      const head = new DataView(buffer.buffer, buffer.byteOffset + start, HEAD_BYTES);
-      const length = head.getUint32(1);
-      if (length > MAX_REQUEST_BYTES) throw told(tooLarge(MAX_REQUEST_BYTES));
-      const end = start + HEAD_BYTES + length;
-      if (buffer.length < end) break;
-      const flags = head.getUint8(0);
-      const message = buffer.subarray(start + HEAD_BYTES, end);
-      try {
-        // Other flags end a stream and carry no message; an unknown compression is refused by the library.
-        if (flags === 0) check(message);
-        else if (flags === COMPRESSED && compression !== undefined) {
-          check(await compression.decompress(message, MAX_REQUEST_BYTES));
-        }
-      } catch (error) {
-        throw told(error);
+  const source = body[Symbol.asyncIterator]();
+  let chunks: Uint8Array[] = [];
+  let size = 0;
+  let needed = HEAD_BYTES;
+  let isRefused = false;
+  try {
+    for (;;) {
+      const { done, value } = await source.next();
+      if (done) break;
+      chunks.push(value);
+      size += value.length;
+      if (size < needed) continue;
+      let rest = chunks.length === 1 ? value : Buffer.concat(chunks);
+      for (needed = readSize(rest); rest.length >= needed; needed = readSize(rest)) {
+        await checkOne(rest.subarray(0, needed), check, compression);
+        yield rest.subarray(0, needed);
+        rest = rest.subarray(needed);
       }
-      yield buffer.subarray(start, end);
-      start = end;
+      chunks = [rest];
+      size = rest.length;
     }
-    buffer = buffer.subarray(start);
+    // What is left is half an envelope, which the library refuses.
+    if (size > 0) yield Buffer.concat(chunks);
+  } catch (error) {
+    isRefused = true;
+    drop(source).catch(() => {});
+    throw told(error);
+  } finally {
+    if (!isRefused) await source.return?.();
   }
-  // What is left is half an envelope, which the library refuses.
-  if (buffer.length > 0) yield buffer;
+}
+
+/** Bytes of the first envelope, its head included; those of a head as long as there is none. */
+function readSize(bytes: Uint8Array): number {
+  if (bytes.length < HEAD_BYTES) return HEAD_BYTES;
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
+  if (length > MAX_REQUEST_BYTES) throw tooLarge(MAX_REQUEST_BYTES);
+  return HEAD_BYTES + length;
+}
+
+/** Other flags end a stream and carry no message; an unknown compression is refused by the library. */
+async function checkOne(envelope: Uint8Array, check: (message: Uint8Array) => void, compression?: Compression) {
+  const message = envelope.subarray(HEAD_BYTES);
+  if (envelope[0] === 0) check(message);
+  else if (envelope[0] === COMPRESSED && compression !== undefined) {
+    check(await compression.decompress(message, MAX_REQUEST_BYTES));
+  }
+}
+
+/** A connection whose request was left unread could not carry the next one. */
+async function drop(source: AsyncIterator<Uint8Array>): Promise<void> {
+  for (let size = 0; size < MAX_DROPPED_BYTES; ) {
+    const { done, value } = await source.next();
+    if (done) return;
+    size += value.length;
+  }
+  await source.return?.();
 }

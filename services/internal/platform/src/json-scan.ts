@@ -14,7 +14,7 @@ export class JsonFault extends Error {
 }
 
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
+const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 const SPACE = /[ \t\n\r]*/y;
 const LITERAL = /true|false|null/y;
 
@@ -81,10 +81,8 @@ export function scanJson(text: string): void {
   /** Reads a key and its colon; the last segment of the path becomes the key. */
   function readKey(keys: Set<string>): void {
     path.pop();
-    const end = match(STRING, text, at);
+    const end = readString(text, at);
     if (end < 0) {
-      path.push("");
-      path.pop();
       fault("expected a key in double quotes");
     }
     const key = JSON.parse(text.slice(at, end)) as string;
@@ -98,7 +96,7 @@ export function scanJson(text: string): void {
 
   function readScalar(first: string | undefined): number {
     if (first === '"') {
-      const end = match(STRING, text, at);
+      const end = readString(text, at);
       if (end < 0) fault("the string is not closed, or holds a control character or a wrong escape");
       return end;
     }
@@ -119,6 +117,24 @@ function match(pattern: RegExp, text: string, at: number): number {
   pattern.lastIndex = at;
   return pattern.test(text) ? pattern.lastIndex : -1;
 }
+
+/** Where the string that begins here ends, or -1. Not by one pattern: a long string would exhaust its stack. */
+function readString(text: string, at: number): number {
+  if (text[at] !== '"') return -1;
+  for (let i = at + 1; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) return i + 1;
+    if (code < 0x20) return -1;
+    if (code !== BACKSLASH) continue;
+    const end = match(ESCAPE, text, i);
+    if (end < 0) return -1;
+    i = end - 1;
+  }
+  return -1;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
 
 function skip(text: string, at: number): number {
   const code = text.charCodeAt(at);
