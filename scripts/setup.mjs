@@ -41,7 +41,7 @@ function holdsEveryPackage() {
     if (!path.startsWith("node_modules/") && !path.includes("/node_modules/")) return true;
     const found = have[path];
     if (found === undefined) return entry.optional === true || entry.devOptional === true;
-    return found.version === entry.version && found.resolved === entry.resolved;
+    return found.version === entry.version && found.integrity === entry.integrity;
   });
 }
 

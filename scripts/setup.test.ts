@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 const SETUP = fileURLToPath(new URL("setup.mjs", import.meta.url));
-const PACKAGE = { version: "1.0.0", resolved: "https://example.test/left-1.0.0.tgz" };
+const PACKAGE = { version: "1.0.0", integrity: "sha512-left" };
 
 /** A checkout with one package in its lock, and an npm that only notes what it was asked. */
 function givenCheckout(installed: object | undefined) {

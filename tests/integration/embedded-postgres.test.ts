@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { setTimeout as sleep } from "node:timers/promises";
+import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { type Db, openDb } from "@runmesh/store/db";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "@runmesh/store/embedded-postgres";
@@ -43,10 +43,10 @@ test("a server that outlived its launcher is shut down before the next starts", 
   process.kill(serverPid, "SIGSTOP");
   await kill(first.child);
 
-  const next = startLauncher(dataDir);
-  await sleep(300);
+  const next = spawnLauncher(dataDir);
+  expect(await firstLine(next.stderr)).toContain(`postgres ${serverPid} was left behind`);
   process.kill(serverPid, "SIGCONT");
-  await next;
+  expect(JSON.parse(await firstLine(next.stdout))).toHaveProperty("url");
 
   expect(postmasterPid(dataDir)).not.toBe(serverPid);
   expect(countServers(dataDir)).toBe(1);
@@ -144,14 +144,23 @@ function useDb(url: string): Db {
 }
 
 async function startLauncher(dataDir: string): Promise<{ child: ChildProcess; answer: Answer }> {
-  const child = spawn(process.execPath, [LAUNCHER, dataDir, HTTP_URL], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawnLauncher(dataDir);
+  return { child, answer: JSON.parse(await firstLine(child.stdout)) as Answer };
+}
+
+function spawnLauncher(dataDir: string) {
+  const child = spawn(process.execPath, [LAUNCHER, dataDir, HTTP_URL], { stdio: ["ignore", "pipe", "pipe"] });
   onTestFinished(async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGTERM");
     await once(child, "exit");
   });
-  for await (const line of createInterface(child.stdout)) return { child, answer: JSON.parse(line) as Answer };
-  throw new Error("the launcher ended without an answer");
+  return child;
+}
+
+async function firstLine(stream: Readable): Promise<string> {
+  for await (const line of createInterface(stream)) return line;
+  throw new Error("the launcher ended without a word");
 }
 
 async function kill(child: ChildProcess): Promise<void> {

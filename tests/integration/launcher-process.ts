@@ -6,11 +6,11 @@ const [dataDir = "", url = ""] = process.argv.slice(2);
 try {
   const postgres = await startEmbeddedPostgres({ dataDir, log: (line) => console.error(line) });
   postgres.lock.update({ url });
-  console.log(JSON.stringify({ url: postgres.url }));
   process.once("SIGTERM", async () => {
     await postgres.stop();
     process.exit(0);
   });
+  console.log(JSON.stringify({ url: postgres.url }));
 } catch (error) {
   if (!(error instanceof MeshError)) throw error;
   console.log(JSON.stringify({ reason: error.reason, message: error.message }));

@@ -97,7 +97,8 @@ async function openServer(folder: string, options: EmbeddedPostgresOptions) {
 
   const { child, port } = await startOnPort(spawnOn, dataFolder, logFile, options.port);
   const supervised = supervise(child, () => spawnOn(port), options.log);
-  const url = `postgresql://${SUPERUSER}:${password}@127.0.0.1:${port}/runmesh`;
+  // Without encryption whatever PGSSLMODE says: that is about another server.
+  const url = `postgresql://${SUPERUSER}:${password}@127.0.0.1:${port}/runmesh?sslmode=disable`;
   try {
     await ensureDatabase(url);
   } catch (error) {

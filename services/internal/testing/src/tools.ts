@@ -51,7 +51,7 @@ export function adviseOnMissing(missing: readonly MissingSuite[]): string {
   if (missing.length === 0) return "";
   const tools = [...new Set(missing.map((suite) => suite.tool))];
   const advice = tools.map((tool) => `${tool} (${TOOLS[tool]})`).join(", ");
-  return `${missing.length} suites are left out; to run them install ${advice}`;
+  return `Suites left out: ${missing.length}; to run them install ${advice}`;
 }
 
 function neededTools(source: string, file: string): Tool[] {
