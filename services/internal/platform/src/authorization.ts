@@ -37,6 +37,7 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.task.v1.TaskService/ListLogs": READ,
   "runmesh.task.v1.TaskService/ListDeadLetters": READ,
   "runmesh.task.v1.TaskService/ReplayTask": OPERATE,
+  "runmesh.task.v1.TaskService/ReplayDeadLetters": OPERATE,
 
   "runmesh.lease.v1.LeaseService/Attach": WORK,
   "runmesh.lease.v1.LeaseService/AcquireTasks": WORK,

@@ -1,5 +1,5 @@
 import { create, createFileRegistry, fromBinary } from "@bufbuild/protobuf";
-import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "@runmesh/contracts/grpc/health/v1/health_pb";
@@ -57,7 +57,7 @@ test.each([ServerReflection, ServerReflectionAlpha])(
     ]);
     if (byName?.case !== "fileDescriptorResponse") throw new Error(`answered ${byName?.case}`);
     const file = byName.value.fileDescriptorProto.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes));
-    const registry = createFileRegistry(file[0]!, (name) => file.find((one) => one.name === name));
+    const registry = createFileRegistry(create(FileDescriptorSetSchema, { file: file.toReversed() }));
     expect(registry.getService("runmesh.run.v1.RunService")?.methods.length).toBe(RunService.methods.length);
     expect(registry.getMessage("google.protobuf.Value")).toBeDefined();
   },

@@ -47,14 +47,19 @@ function createAnswers(services: readonly DescService[]) {
     for (const dependency of file.dependencies) addFile(dependency);
   }
 
-  /** The file and what it imports, but for what this stream was sent before: tools keep those. */
+  /**
+   * The file and then what it imports, each after all that import it, but for what this stream was sent before:
+   * tools keep those.
+   */
   function withImports(file: DescFile, sent: Set<string>): Uint8Array<ArrayBuffer>[] {
-    const answer = [toBinary(FileDescriptorProtoSchema, file.proto)];
-    sent.add(file.proto.name);
-    for (const dependency of file.dependencies) {
-      if (!sent.has(dependency.proto.name)) answer.push(...withImports(dependency, sent));
-    }
-    return answer;
+    const importsFirst: DescFile[] = [];
+    const collect = (one: DescFile) => {
+      sent.add(one.proto.name);
+      for (const dependency of one.dependencies) if (!sent.has(dependency.proto.name)) collect(dependency);
+      importsFirst.push(one);
+    };
+    collect(file);
+    return importsFirst.reverse().map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto));
   }
 
   function findSymbol(name: string): DescFile | undefined {
