@@ -47,32 +47,37 @@ export async function listEvents(
     coalesce(entry.error_type, '') AS error_type,
     ${micros("entry.retry_at")} AS retry_at
   FROM (
-    SELECT 1 AS sequence, 1::smallint AS type, run.created_at AS at, NULL::bigint AS task_id, NULL::int AS attempt,
-      NULL::bigint AS fence, NULL::bigint AS session_id, NULL::timestamptz AS leased_at,
-      NULL::timestamptz AS started_at, NULL::smallint AS outcome, NULL::text AS error_type,
-      NULL::timestamptz AS retry_at
-    FROM run
-    WHERE run.tenant_id = $1 AND run.id = $2 AND $3 < 1
-    UNION ALL
-    SELECT attempt.sequence, attempt.event_type, attempt.ended_at, attempt.task_id, attempt.number,
-      attempt.fence, attempt.session_id, attempt.leased_at, attempt.started_at, attempt.outcome, attempt.error_type,
-      attempt.retry_at
-    FROM attempt
-    WHERE attempt.tenant_id = $1 AND attempt.task_id >= $2::bigint << 20 AND attempt.task_id < ($2::bigint + 1) << 20
-      AND attempt.sequence > greatest($3, 0)
-    UNION ALL
-    SELECT run_event.sequence, run_event.type, run_event.at, run_event.task_id, NULL, NULL, NULL, NULL, NULL, NULL,
-      NULL, NULL
-    FROM run_event
-    WHERE run_event.tenant_id = $1 AND run_event.run_id = $2 AND run_event.sequence > $3
-    UNION ALL
-    -- States 4 to 7 (succeeded, failed, cancelled, timed out) are told by events 5 to 8.
-    SELECT run.sequence, run.state + 1::smallint, run.finished_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM run
-    WHERE run.tenant_id = $1 AND run.id = $2 AND run.state BETWEEN 4 AND 7 AND run.sequence > $3
+    SELECT told.sequence, told.type, told.at, told.task_id, told.attempt, told.fence, told.session_id, told.leased_at,
+      told.started_at, told.outcome, told.error_type, told.retry_at
+    FROM (
+      SELECT 1 AS sequence, 1::smallint AS type, run.created_at AS at, NULL::bigint AS task_id, NULL::int AS attempt,
+        NULL::bigint AS fence, NULL::bigint AS session_id, NULL::timestamptz AS leased_at,
+        NULL::timestamptz AS started_at, NULL::smallint AS outcome, NULL::text AS error_type,
+        NULL::timestamptz AS retry_at
+      FROM run
+      WHERE run.tenant_id = $1 AND run.id = $2 AND $3 < 1
+      UNION ALL
+      SELECT attempt.sequence, attempt.event_type, attempt.ended_at, attempt.task_id, attempt.number,
+        attempt.fence, attempt.session_id, attempt.leased_at, attempt.started_at, attempt.outcome, attempt.error_type,
+        attempt.retry_at
+      FROM attempt
+      WHERE attempt.tenant_id = $1 AND attempt.task_id >= $2::bigint << 20 AND attempt.task_id < ($2::bigint + 1) << 20
+        AND attempt.sequence > greatest($3, 0)
+      UNION ALL
+      SELECT run_event.sequence, run_event.type, run_event.at, run_event.task_id, NULL, NULL, NULL, NULL, NULL, NULL,
+        NULL, NULL
+      FROM run_event
+      WHERE run_event.tenant_id = $1 AND run_event.run_id = $2 AND run_event.sequence > $3
+      UNION ALL
+      -- States 4 to 7 (succeeded, failed, cancelled, timed out) are told by events 5 to 8.
+      SELECT run.sequence, run.state + 1::smallint, run.finished_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      FROM run
+      WHERE run.tenant_id = $1 AND run.id = $2 AND run.state BETWEEN 4 AND 7 AND run.sequence > $3
+    ) AS told
+    ORDER BY told.sequence
+    LIMIT $4 OFFSET 0
   ) AS entry
-  ORDER BY entry.sequence
-  LIMIT $4`,
+  ORDER BY entry.sequence`,
     [p.tenantId, p.runId, p.afterSequence, p.limit],
   );
   return stored.map((row) => ({
