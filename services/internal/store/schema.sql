@@ -131,6 +131,7 @@ CREATE TABLE lease (
   beat_by timestamp with time zone,
   acquire_id uuid,
   progress bytea,
+  ready_at timestamp with time zone,
   CONSTRAINT lease_pkey PRIMARY KEY (tenant_id, task_id)
 ) WITH (fillfactor=50);
 CREATE INDEX lease_session ON public.lease USING btree (session_id);
@@ -178,6 +179,15 @@ CREATE TABLE ready (
 );
 CREATE INDEX ready_route ON public.ready USING btree (route_id, rank, ready_at);
 CREATE INDEX ready_task ON public.ready USING btree (task_id);
+
+CREATE TABLE request (
+  tenant_id integer NOT NULL,
+  digest uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT request_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),
+  CONSTRAINT request_pkey PRIMARY KEY (tenant_id, digest)
+);
+CREATE INDEX request_created ON public.request USING btree (created_at);
 
 CREATE TABLE route (
   tenant_id integer NOT NULL,

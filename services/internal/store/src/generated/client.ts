@@ -151,3 +151,8 @@ export type Duty = Prisma.DutyModel
  * 
  */
 export type Audit = Prisma.AuditModel
+/**
+ * Model Request
+ * 
+ */
+export type Request = Prisma.RequestModel

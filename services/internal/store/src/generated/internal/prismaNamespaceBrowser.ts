@@ -72,7 +72,8 @@ export const ModelName = {
   BusSubscription: 'BusSubscription',
   BusMessage: 'BusMessage',
   Duty: 'Duty',
-  Audit: 'Audit'
+  Audit: 'Audit',
+  Request: 'Request'
 } as const
 
 export type ModelName = (typeof ModelName)[keyof typeof ModelName]
@@ -265,6 +266,7 @@ export const LeaseScalarFieldEnum = {
   closeBy: 'closeBy',
   beatBy: 'beatBy',
   acquireId: 'acquireId',
+  readyAt: 'readyAt',
   progress: 'progress'
 } as const
 
@@ -427,6 +429,15 @@ export const AuditScalarFieldEnum = {
 } as const
 
 export type AuditScalarFieldEnum = (typeof AuditScalarFieldEnum)[keyof typeof AuditScalarFieldEnum]
+
+
+export const RequestScalarFieldEnum = {
+  tenantId: 'tenantId',
+  digest: 'digest',
+  createdAt: 'createdAt'
+} as const
+
+export type RequestScalarFieldEnum = (typeof RequestScalarFieldEnum)[keyof typeof RequestScalarFieldEnum]
 
 
 export const SortOrder = {

@@ -66,6 +66,7 @@ export type LeaseMinAggregateOutputType = {
   closeBy: Date | null
   beatBy: Date | null
   acquireId: string | null
+  readyAt: Date | null
   progress: runtime.Bytes | null
 }
 
@@ -85,6 +86,7 @@ export type LeaseMaxAggregateOutputType = {
   closeBy: Date | null
   beatBy: Date | null
   acquireId: string | null
+  readyAt: Date | null
   progress: runtime.Bytes | null
 }
 
@@ -104,6 +106,7 @@ export type LeaseCountAggregateOutputType = {
   closeBy: number
   beatBy: number
   acquireId: number
+  readyAt: number
   progress: number
   _all: number
 }
@@ -149,6 +152,7 @@ export type LeaseMinAggregateInputType = {
   closeBy?: true
   beatBy?: true
   acquireId?: true
+  readyAt?: true
   progress?: true
 }
 
@@ -168,6 +172,7 @@ export type LeaseMaxAggregateInputType = {
   closeBy?: true
   beatBy?: true
   acquireId?: true
+  readyAt?: true
   progress?: true
 }
 
@@ -187,6 +192,7 @@ export type LeaseCountAggregateInputType = {
   closeBy?: true
   beatBy?: true
   acquireId?: true
+  readyAt?: true
   progress?: true
   _all?: true
 }
@@ -293,6 +299,7 @@ export type LeaseGroupByOutputType = {
   closeBy: Date | null
   beatBy: Date | null
   acquireId: string | null
+  readyAt: Date | null
   progress: runtime.Bytes | null
   _count: LeaseCountAggregateOutputType | null
   _avg: LeaseAvgAggregateOutputType | null
@@ -335,6 +342,7 @@ export type LeaseWhereInput = {
   closeBy?: Prisma.DateTimeNullableFilter<"Lease"> | Date | string | null
   beatBy?: Prisma.DateTimeNullableFilter<"Lease"> | Date | string | null
   acquireId?: Prisma.UuidNullableFilter<"Lease"> | string | null
+  readyAt?: Prisma.DateTimeNullableFilter<"Lease"> | Date | string | null
   progress?: Prisma.BytesNullableFilter<"Lease"> | runtime.Bytes | null
 }
 
@@ -354,6 +362,7 @@ export type LeaseOrderByWithRelationInput = {
   closeBy?: Prisma.SortOrderInput | Prisma.SortOrder
   beatBy?: Prisma.SortOrderInput | Prisma.SortOrder
   acquireId?: Prisma.SortOrderInput | Prisma.SortOrder
+  readyAt?: Prisma.SortOrderInput | Prisma.SortOrder
   progress?: Prisma.SortOrderInput | Prisma.SortOrder
 }
 
@@ -377,6 +386,7 @@ export type LeaseWhereUniqueInput = Prisma.AtLeast<{
   closeBy?: Prisma.DateTimeNullableFilter<"Lease"> | Date | string | null
   beatBy?: Prisma.DateTimeNullableFilter<"Lease"> | Date | string | null
   acquireId?: Prisma.UuidNullableFilter<"Lease"> | string | null
+  readyAt?: Prisma.DateTimeNullableFilter<"Lease"> | Date | string | null
   progress?: Prisma.BytesNullableFilter<"Lease"> | runtime.Bytes | null
 }, "tenantId_taskId">
 
@@ -396,6 +406,7 @@ export type LeaseOrderByWithAggregationInput = {
   closeBy?: Prisma.SortOrderInput | Prisma.SortOrder
   beatBy?: Prisma.SortOrderInput | Prisma.SortOrder
   acquireId?: Prisma.SortOrderInput | Prisma.SortOrder
+  readyAt?: Prisma.SortOrderInput | Prisma.SortOrder
   progress?: Prisma.SortOrderInput | Prisma.SortOrder
   _count?: Prisma.LeaseCountOrderByAggregateInput
   _avg?: Prisma.LeaseAvgOrderByAggregateInput
@@ -423,6 +434,7 @@ export type LeaseScalarWhereWithAggregatesInput = {
   closeBy?: Prisma.DateTimeNullableWithAggregatesFilter<"Lease"> | Date | string | null
   beatBy?: Prisma.DateTimeNullableWithAggregatesFilter<"Lease"> | Date | string | null
   acquireId?: Prisma.UuidNullableWithAggregatesFilter<"Lease"> | string | null
+  readyAt?: Prisma.DateTimeNullableWithAggregatesFilter<"Lease"> | Date | string | null
   progress?: Prisma.BytesNullableWithAggregatesFilter<"Lease"> | runtime.Bytes | null
 }
 
@@ -442,6 +454,7 @@ export type LeaseCreateInput = {
   closeBy?: Date | string | null
   beatBy?: Date | string | null
   acquireId?: string | null
+  readyAt?: Date | string | null
   progress?: runtime.Bytes | null
 }
 
@@ -461,6 +474,7 @@ export type LeaseUncheckedCreateInput = {
   closeBy?: Date | string | null
   beatBy?: Date | string | null
   acquireId?: string | null
+  readyAt?: Date | string | null
   progress?: runtime.Bytes | null
 }
 
@@ -480,6 +494,7 @@ export type LeaseUpdateInput = {
   closeBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   beatBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   acquireId?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  readyAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   progress?: Prisma.NullableBytesFieldUpdateOperationsInput | runtime.Bytes | null
 }
 
@@ -499,6 +514,7 @@ export type LeaseUncheckedUpdateInput = {
   closeBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   beatBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   acquireId?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  readyAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   progress?: Prisma.NullableBytesFieldUpdateOperationsInput | runtime.Bytes | null
 }
 
@@ -518,6 +534,7 @@ export type LeaseCreateManyInput = {
   closeBy?: Date | string | null
   beatBy?: Date | string | null
   acquireId?: string | null
+  readyAt?: Date | string | null
   progress?: runtime.Bytes | null
 }
 
@@ -537,6 +554,7 @@ export type LeaseUpdateManyMutationInput = {
   closeBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   beatBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   acquireId?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  readyAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   progress?: Prisma.NullableBytesFieldUpdateOperationsInput | runtime.Bytes | null
 }
 
@@ -556,6 +574,7 @@ export type LeaseUncheckedUpdateManyInput = {
   closeBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   beatBy?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   acquireId?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  readyAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   progress?: Prisma.NullableBytesFieldUpdateOperationsInput | runtime.Bytes | null
 }
 
@@ -580,6 +599,7 @@ export type LeaseCountOrderByAggregateInput = {
   closeBy?: Prisma.SortOrder
   beatBy?: Prisma.SortOrder
   acquireId?: Prisma.SortOrder
+  readyAt?: Prisma.SortOrder
   progress?: Prisma.SortOrder
 }
 
@@ -611,6 +631,7 @@ export type LeaseMaxOrderByAggregateInput = {
   closeBy?: Prisma.SortOrder
   beatBy?: Prisma.SortOrder
   acquireId?: Prisma.SortOrder
+  readyAt?: Prisma.SortOrder
   progress?: Prisma.SortOrder
 }
 
@@ -630,6 +651,7 @@ export type LeaseMinOrderByAggregateInput = {
   closeBy?: Prisma.SortOrder
   beatBy?: Prisma.SortOrder
   acquireId?: Prisma.SortOrder
+  readyAt?: Prisma.SortOrder
   progress?: Prisma.SortOrder
 }
 
@@ -663,6 +685,7 @@ export type LeaseSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = 
   closeBy?: boolean
   beatBy?: boolean
   acquireId?: boolean
+  readyAt?: boolean
   progress?: boolean
 }, ExtArgs["result"]["lease"]>
 
@@ -682,6 +705,7 @@ export type LeaseSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensi
   closeBy?: boolean
   beatBy?: boolean
   acquireId?: boolean
+  readyAt?: boolean
   progress?: boolean
 }, ExtArgs["result"]["lease"]>
 
@@ -701,6 +725,7 @@ export type LeaseSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensi
   closeBy?: boolean
   beatBy?: boolean
   acquireId?: boolean
+  readyAt?: boolean
   progress?: boolean
 }, ExtArgs["result"]["lease"]>
 
@@ -720,10 +745,11 @@ export type LeaseSelectScalar = {
   closeBy?: boolean
   beatBy?: boolean
   acquireId?: boolean
+  readyAt?: boolean
   progress?: boolean
 }
 
-export type LeaseOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "taskId" | "fence" | "sessionId" | "routeId" | "rank" | "attempt" | "failures" | "losses" | "leasedAt" | "startedAt" | "expiresAt" | "closeBy" | "beatBy" | "acquireId" | "progress", ExtArgs["result"]["lease"]>
+export type LeaseOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "taskId" | "fence" | "sessionId" | "routeId" | "rank" | "attempt" | "failures" | "losses" | "leasedAt" | "startedAt" | "expiresAt" | "closeBy" | "beatBy" | "acquireId" | "readyAt" | "progress", ExtArgs["result"]["lease"]>
 
 export type $LeasePayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "Lease"
@@ -744,6 +770,7 @@ export type $LeasePayload<ExtArgs extends runtime.Types.Extensions.InternalArgs 
     closeBy: Date | null
     beatBy: Date | null
     acquireId: string | null
+    readyAt: Date | null
     progress: runtime.Bytes | null
   }, ExtArgs["result"]["lease"]>
   composites: {}
@@ -1183,6 +1210,7 @@ export interface LeaseFieldRefs {
   readonly closeBy: Prisma.FieldRef<"Lease", 'DateTime'>
   readonly beatBy: Prisma.FieldRef<"Lease", 'DateTime'>
   readonly acquireId: Prisma.FieldRef<"Lease", 'String'>
+  readonly readyAt: Prisma.FieldRef<"Lease", 'DateTime'>
   readonly progress: Prisma.FieldRef<"Lease", 'Bytes'>
 }
     

@@ -204,6 +204,7 @@ export type TenantWhereInput = {
   routes?: Prisma.RouteListRelationFilter
   sessions?: Prisma.SessionListRelationFilter
   audits?: Prisma.AuditListRelationFilter
+  requests?: Prisma.RequestListRelationFilter
 }
 
 export type TenantOrderByWithRelationInput = {
@@ -214,6 +215,7 @@ export type TenantOrderByWithRelationInput = {
   routes?: Prisma.RouteOrderByRelationAggregateInput
   sessions?: Prisma.SessionOrderByRelationAggregateInput
   audits?: Prisma.AuditOrderByRelationAggregateInput
+  requests?: Prisma.RequestOrderByRelationAggregateInput
 }
 
 export type TenantWhereUniqueInput = Prisma.AtLeast<{
@@ -227,6 +229,7 @@ export type TenantWhereUniqueInput = Prisma.AtLeast<{
   routes?: Prisma.RouteListRelationFilter
   sessions?: Prisma.SessionListRelationFilter
   audits?: Prisma.AuditListRelationFilter
+  requests?: Prisma.RequestListRelationFilter
 }, "id" | "name">
 
 export type TenantOrderByWithAggregationInput = {
@@ -257,6 +260,7 @@ export type TenantCreateInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
 }
 
 export type TenantUncheckedCreateInput = {
@@ -267,6 +271,7 @@ export type TenantUncheckedCreateInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
 }
 
 export type TenantUpdateInput = {
@@ -277,6 +282,7 @@ export type TenantUpdateInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateInput = {
@@ -287,6 +293,7 @@ export type TenantUncheckedUpdateInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantCreateManyInput = {
@@ -410,6 +417,20 @@ export type TenantUpdateOneRequiredWithoutAuditsNestedInput = {
   update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutAuditsInput, Prisma.TenantUpdateWithoutAuditsInput>, Prisma.TenantUncheckedUpdateWithoutAuditsInput>
 }
 
+export type TenantCreateNestedOneWithoutRequestsInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutRequestsInput, Prisma.TenantUncheckedCreateWithoutRequestsInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutRequestsInput
+  connect?: Prisma.TenantWhereUniqueInput
+}
+
+export type TenantUpdateOneRequiredWithoutRequestsNestedInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutRequestsInput, Prisma.TenantUncheckedCreateWithoutRequestsInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutRequestsInput
+  upsert?: Prisma.TenantUpsertWithoutRequestsInput
+  connect?: Prisma.TenantWhereUniqueInput
+  update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutRequestsInput, Prisma.TenantUpdateWithoutRequestsInput>, Prisma.TenantUncheckedUpdateWithoutRequestsInput>
+}
+
 export type TenantCreateWithoutWorkflowsInput = {
   id: number
   name: string
@@ -417,6 +438,7 @@ export type TenantCreateWithoutWorkflowsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutWorkflowsInput = {
@@ -426,6 +448,7 @@ export type TenantUncheckedCreateWithoutWorkflowsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutWorkflowsInput = {
@@ -451,6 +474,7 @@ export type TenantUpdateWithoutWorkflowsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutWorkflowsInput = {
@@ -460,6 +484,7 @@ export type TenantUncheckedUpdateWithoutWorkflowsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutRoutesInput = {
@@ -469,6 +494,7 @@ export type TenantCreateWithoutRoutesInput = {
   workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutRoutesInput = {
@@ -478,6 +504,7 @@ export type TenantUncheckedCreateWithoutRoutesInput = {
   workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutRoutesInput = {
@@ -503,6 +530,7 @@ export type TenantUpdateWithoutRoutesInput = {
   workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutRoutesInput = {
@@ -512,6 +540,7 @@ export type TenantUncheckedUpdateWithoutRoutesInput = {
   workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutSessionsInput = {
@@ -521,6 +550,7 @@ export type TenantCreateWithoutSessionsInput = {
   workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutSessionsInput = {
@@ -530,6 +560,7 @@ export type TenantUncheckedCreateWithoutSessionsInput = {
   workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutSessionsInput = {
@@ -555,6 +586,7 @@ export type TenantUpdateWithoutSessionsInput = {
   workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutSessionsInput = {
@@ -564,6 +596,7 @@ export type TenantUncheckedUpdateWithoutSessionsInput = {
   workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutAuditsInput = {
@@ -573,6 +606,7 @@ export type TenantCreateWithoutAuditsInput = {
   workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutAuditsInput = {
@@ -582,6 +616,7 @@ export type TenantUncheckedCreateWithoutAuditsInput = {
   workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutAuditsInput = {
@@ -607,6 +642,7 @@ export type TenantUpdateWithoutAuditsInput = {
   workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutAuditsInput = {
@@ -616,6 +652,63 @@ export type TenantUncheckedUpdateWithoutAuditsInput = {
   workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+}
+
+export type TenantCreateWithoutRequestsInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+}
+
+export type TenantUncheckedCreateWithoutRequestsInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+}
+
+export type TenantCreateOrConnectWithoutRequestsInput = {
+  where: Prisma.TenantWhereUniqueInput
+  create: Prisma.XOR<Prisma.TenantCreateWithoutRequestsInput, Prisma.TenantUncheckedCreateWithoutRequestsInput>
+}
+
+export type TenantUpsertWithoutRequestsInput = {
+  update: Prisma.XOR<Prisma.TenantUpdateWithoutRequestsInput, Prisma.TenantUncheckedUpdateWithoutRequestsInput>
+  create: Prisma.XOR<Prisma.TenantCreateWithoutRequestsInput, Prisma.TenantUncheckedCreateWithoutRequestsInput>
+  where?: Prisma.TenantWhereInput
+}
+
+export type TenantUpdateToOneWithWhereWithoutRequestsInput = {
+  where?: Prisma.TenantWhereInput
+  data: Prisma.XOR<Prisma.TenantUpdateWithoutRequestsInput, Prisma.TenantUncheckedUpdateWithoutRequestsInput>
+}
+
+export type TenantUpdateWithoutRequestsInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+}
+
+export type TenantUncheckedUpdateWithoutRequestsInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
 }
 
 
@@ -628,6 +721,7 @@ export type TenantCountOutputType = {
   routes: number
   sessions: number
   audits: number
+  requests: number
 }
 
 export type TenantCountOutputTypeSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
@@ -635,6 +729,7 @@ export type TenantCountOutputTypeSelect<ExtArgs extends runtime.Types.Extensions
   routes?: boolean | TenantCountOutputTypeCountRoutesArgs
   sessions?: boolean | TenantCountOutputTypeCountSessionsArgs
   audits?: boolean | TenantCountOutputTypeCountAuditsArgs
+  requests?: boolean | TenantCountOutputTypeCountRequestsArgs
 }
 
 /**
@@ -675,6 +770,13 @@ export type TenantCountOutputTypeCountAuditsArgs<ExtArgs extends runtime.Types.E
   where?: Prisma.AuditWhereInput
 }
 
+/**
+ * TenantCountOutputType without action
+ */
+export type TenantCountOutputTypeCountRequestsArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  where?: Prisma.RequestWhereInput
+}
+
 
 export type TenantSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
   id?: boolean
@@ -684,6 +786,7 @@ export type TenantSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs =
   routes?: boolean | Prisma.Tenant$routesArgs<ExtArgs>
   sessions?: boolean | Prisma.Tenant$sessionsArgs<ExtArgs>
   audits?: boolean | Prisma.Tenant$auditsArgs<ExtArgs>
+  requests?: boolean | Prisma.Tenant$requestsArgs<ExtArgs>
   _count?: boolean | Prisma.TenantCountOutputTypeDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["tenant"]>
 
@@ -711,6 +814,7 @@ export type TenantInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs 
   routes?: boolean | Prisma.Tenant$routesArgs<ExtArgs>
   sessions?: boolean | Prisma.Tenant$sessionsArgs<ExtArgs>
   audits?: boolean | Prisma.Tenant$auditsArgs<ExtArgs>
+  requests?: boolean | Prisma.Tenant$requestsArgs<ExtArgs>
   _count?: boolean | Prisma.TenantCountOutputTypeDefaultArgs<ExtArgs>
 }
 export type TenantIncludeCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {}
@@ -723,6 +827,7 @@ export type $TenantPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs
     routes: Prisma.$RoutePayload<ExtArgs>[]
     sessions: Prisma.$SessionPayload<ExtArgs>[]
     audits: Prisma.$AuditPayload<ExtArgs>[]
+    requests: Prisma.$RequestPayload<ExtArgs>[]
   }
   scalars: runtime.Types.Extensions.GetPayloadResult<{
     id: number
@@ -1126,6 +1231,7 @@ export interface Prisma__TenantClient<T, Null = never, ExtArgs extends runtime.T
   routes<T extends Prisma.Tenant$routesArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$routesArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$RoutePayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   sessions<T extends Prisma.Tenant$sessionsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$sessionsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$SessionPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   audits<T extends Prisma.Tenant$auditsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$auditsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$AuditPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
+  requests<T extends Prisma.Tenant$requestsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$requestsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$RequestPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   /**
    * Attaches callbacks for the resolution and/or rejection of the Promise.
    * @param onfulfilled The callback to execute when the Promise is resolved.
@@ -1644,6 +1750,30 @@ export type Tenant$auditsArgs<ExtArgs extends runtime.Types.Extensions.InternalA
   take?: number
   skip?: number
   distinct?: Prisma.AuditScalarFieldEnum | Prisma.AuditScalarFieldEnum[]
+}
+
+/**
+ * Tenant.requests
+ */
+export type Tenant$requestsArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  /**
+   * Select specific fields to fetch from the Request
+   */
+  select?: Prisma.RequestSelect<ExtArgs> | null
+  /**
+   * Omit specific fields from the Request
+   */
+  omit?: Prisma.RequestOmit<ExtArgs> | null
+  /**
+   * Choose, which related nodes to fetch as well
+   */
+  include?: Prisma.RequestInclude<ExtArgs> | null
+  where?: Prisma.RequestWhereInput
+  orderBy?: Prisma.RequestOrderByWithRelationInput | Prisma.RequestOrderByWithRelationInput[]
+  cursor?: Prisma.RequestWhereUniqueInput
+  take?: number
+  skip?: number
+  distinct?: Prisma.RequestScalarFieldEnum | Prisma.RequestScalarFieldEnum[]
 }
 
 /**
