@@ -327,6 +327,33 @@ test("a started relay sends what a wake-up tells of, and can be started and stop
   expect(reader.firstArrivals(1n)).toEqual([1, 2, 3, 4, 5]);
 });
 
+test("a relay and a subscription go on after every connection was terminated", async () => {
+  await using mesh = await openMesh();
+  const reader = new EventCollector();
+  await mesh.bus.subscribe({ name: "reader", handler: reader.handler });
+  await mesh.relay.start();
+
+  for (let round = 1; round <= 3; round++) {
+    await expect
+      .poll(() =>
+        commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: round }]).then(() => "committed", String),
+      )
+      .toBe("committed");
+    mesh.wakeups.notify(OUTBOX_TOPIC);
+    await mesh.db
+      .rows(
+        "",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        [],
+      )
+      .catch(() => undefined);
+  }
+
+  await reader.untilAll(["1-1", "1-2", "1-3"]);
+  expect(reader.firstArrivals(1n)).toEqual([1, 2, 3]);
+  await mesh.relay.stop();
+});
+
 test("a backlog of one run and of many is sent completely, in batches", async () => {
   await using mesh = await openMesh({ maxMessages: 100_000 });
   const sequencesOf = new Map<bigint, number[]>();
@@ -366,7 +393,8 @@ interface Mesh extends AsyncDisposable {
 async function openMesh(
   limits: NonNullable<ConstructorParameters<typeof EmbeddedBus>[0]["limits"]> = {},
 ): Promise<Mesh> {
-  const database = await useDatabase();
+  // The relay's statements run on connections with fixed plans.
+  const database = await useDatabase({ purpose: "hot" });
   const { db } = database;
   const wakeups = createWakeups();
   const bus = new EmbeddedBus({ db, owner: "process", limits });
