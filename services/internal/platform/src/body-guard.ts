@@ -3,7 +3,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import type { Compression, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { checkEnvelopes } from "./envelope-guard.ts";
-import { checkJson } from "./json-guard.ts";
+import { checkJson, checkJsonText } from "./json-guard.ts";
 import type { NodeRequest } from "./one-port-server.ts";
 import { toConnectError } from "./rpc-errors.ts";
 import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
@@ -13,8 +13,8 @@ import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
  * body is checked on its way in, and what is wrong with it is thrown where the library reads it, which
  * answers it in the caller's own protocol.
  *
- * Binary messages of unary Connect calls, the hot path, are not decoded a second time: only when one was
- * answered with an error is `check` asked whether the message was at fault.
+ * Messages of unary Connect calls, the hot path, are not decoded a second time: only when one was answered with
+ * an error is `check` asked whether the message was at fault.
  */
 export interface GuardedRequest {
   readonly request: UniversalServerRequest;
@@ -51,7 +51,7 @@ export async function guardBody(
       bytes = await compression.decompress(bytes, MAX_REQUEST_BYTES);
       request.header.delete("content-encoding");
     }
-    if (isJson) checkMessage(bytes);
+    if (isJson) checkJsonText(method.input, bytes);
     // The library takes bytes as they are, although the type speaks of parsed JSON.
     return { request: { ...request, body: bytes as never }, check: () => checkMessage(bytes) };
   } catch (error) {

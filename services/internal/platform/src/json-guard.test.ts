@@ -92,7 +92,7 @@ test("an unknown or wrong field is INVALID_FIELD with its path in proto names", 
   expect(faultOf("null")).toBe("INVALID_FIELD body");
 });
 
-test("four megabytes are checked in well under a second", () => {
+test("megabytes of small values are checked within seconds", () => {
   const json = `{"input":[${Array.from({ length: 200_000 }, (_, i) => `{"id":${i}}`).join(",")}]}`;
   const startedAt = performance.now();
 

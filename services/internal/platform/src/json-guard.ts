@@ -13,6 +13,17 @@ const MAX_PATH_LENGTH = 1024;
  * kept without loss, INVALID_FIELD when it is not the message that is asked for, each with the path of the fault.
  */
 export function checkJson(desc: DescMessage, bytes: Uint8Array): void {
+  const json = JSON.parse(checkJsonText(desc, bytes)) as JsonValue;
+  try {
+    fromJson(desc, json, OPTIONS);
+  } catch (cause) {
+    const found = findFault(desc, json, []) ?? { path: [], message: describe(cause) };
+    throw refused("INVALID_FIELD", formatPath(desc, found.path), found.message, cause);
+  }
+}
+
+/** The first half of the check, which finds what the library would let pass; returns the text. */
+export function checkJsonText(desc: DescMessage, bytes: Uint8Array): string {
   const text = decode(desc, bytes);
   try {
     scanJson(text);
@@ -20,13 +31,7 @@ export function checkJson(desc: DescMessage, bytes: Uint8Array): void {
     if (!(error instanceof JsonFault)) throw error;
     throw refused("INVALID_PAYLOAD", formatPath(desc, error.path), error.message, error);
   }
-  const json = JSON.parse(text) as JsonValue;
-  try {
-    fromJson(desc, json, OPTIONS);
-  } catch (cause) {
-    const found = findFault(desc, json, []) ?? { path: [], message: describe(cause) };
-    throw refused("INVALID_FIELD", formatPath(desc, found.path), found.message, cause);
-  }
+  return text;
 }
 
 function refused(reason: Reason, field: string, description: string, cause: unknown): MeshError {

@@ -49,7 +49,7 @@ function errorAnswer(answer: UniversalServerResponse, told: ConnectError): Unive
 
 /** A library error becomes the fault of the request when the request's message turns out to be unreadable. */
 function explain(error: ConnectError, guarded: GuardedRequest, requestId: string): ConnectError {
-  if (error.code === Code.Internal) {
+  if (error.code === Code.Internal || error.code === Code.InvalidArgument) {
     try {
       guarded.check();
     } catch (fault) {
