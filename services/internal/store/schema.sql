@@ -357,6 +357,16 @@ CREATE SEQUENCE outbox_id AS bigint START 1 INCREMENT 1 CACHE 1;
 
 CREATE SEQUENCE run_id_block AS bigint START 1 INCREMENT 1 CACHE 1;
 
+CREATE OR REPLACE FUNCTION public.add_partition(parent text, slot bigint, low bigint, high bigint, options text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE child text := parent || '_p' || slot;
+BEGIN
+  EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL) %s', child, parent, options);
+  EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', parent, child, low, high);
+END $function$;
+
 CREATE OR REPLACE FUNCTION public.ensure_partitions(last_run_id bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -369,11 +379,11 @@ BEGIN
   IF to_regclass('run_event_p' || slot) IS NOT NULL THEN RETURN; END IF;
   PERFORM pg_advisory_xact_lock(hashtext('runmesh.partitions'));
   IF to_regclass('run_event_p' || slot) IS NOT NULL THEN RETURN; END IF;
-  EXECUTE format('CREATE TABLE %I PARTITION OF run FOR VALUES FROM (%s) TO (%s) WITH (fillfactor = 45)', 'run_p' || slot, low, high);
-  EXECUTE format('CREATE TABLE %I PARTITION OF task FOR VALUES FROM (%s) TO (%s)', 'task_p' || slot, low << 20, high << 20);
-  EXECUTE format('CREATE TABLE %I PARTITION OF attempt FOR VALUES FROM (%s) TO (%s)', 'attempt_p' || slot, low << 20, high << 20);
-  EXECUTE format('CREATE TABLE %I PARTITION OF attempt_log FOR VALUES FROM (%s) TO (%s)', 'attempt_log_p' || slot, low << 20, high << 20);
-  EXECUTE format('CREATE TABLE %I PARTITION OF run_event FOR VALUES FROM (%s) TO (%s)', 'run_event_p' || slot, low, high);
+  PERFORM add_partition('run', slot, low, high, 'WITH (fillfactor = 45)');
+  PERFORM add_partition('task', slot, low << 20, high << 20, '');
+  PERFORM add_partition('attempt', slot, low << 20, high << 20, '');
+  PERFORM add_partition('attempt_log', slot, low << 20, high << 20, '');
+  PERFORM add_partition('run_event', slot, low, high, '');
 END $function$;
 
 CREATE OR REPLACE FUNCTION public.take_run_id_block()
@@ -382,6 +392,7 @@ CREATE OR REPLACE FUNCTION public.take_run_id_block()
 AS $function$
 DECLARE block bigint := nextval('run_id_block');
 BEGIN
-  PERFORM ensure_partitions(block * 256 + 255);
+  -- Half a partition ahead of need.
+  PERFORM ensure_partitions(block * 256 + 255 + 131072);
   RETURN block * 256;
 END $function$;

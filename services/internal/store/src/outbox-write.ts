@@ -59,15 +59,16 @@ export const insertRunEvents = (
     tenantId: number;
     runId: bigint;
     principal: string;
-    events: readonly { sequence: number; type: number; taskId: bigint | null }[];
+    /** `at` where the move was made earlier. */
+    events: readonly { sequence: number; type: number; taskId: bigint | null; at?: Date }[];
   },
 ) =>
   db.rows(
     "insert_run_events",
     `
-  INSERT INTO run_event (tenant_id, run_id, sequence, type, task_id, principal)
-  SELECT $1, $2, sequence, type, task_id, $6
-  FROM unnest($3::int[], $4::int[], $5::bigint[]) AS event (sequence, type, task_id)`,
+  INSERT INTO run_event (tenant_id, run_id, sequence, type, task_id, principal, at)
+  SELECT $1, $2, sequence, type, task_id, $6, coalesce(at, clock_timestamp())
+  FROM unnest($3::int[], $4::int[], $5::bigint[], $7::timestamptz[]) AS event (sequence, type, task_id, at)`,
     [
       p.tenantId,
       p.runId,
@@ -75,5 +76,6 @@ export const insertRunEvents = (
       int4Array(p.events.map((event) => event.type)),
       p.events.map((event) => event.taskId),
       p.principal,
+      p.events.map((event) => event.at ?? null),
     ],
   );

@@ -101,11 +101,11 @@ const CLAIM_READY = `
     ))
     RETURNING task_id, route_id, rank, attempt, failures, losses, ready_at
   ), leased AS (
-    INSERT INTO lease (tenant_id, task_id, fence, session_id, route_id, rank, attempt, failures, losses, leased_at,
-      expires_at, acquire_id)
-    SELECT $1, task_id, nextval('fence'), $2, route_id, rank, attempt + 1, failures, losses, clock_timestamp(),
+    INSERT INTO lease (tenant_id, task_id, fence, session_id, route_id, rank, attempt, failures, losses, ready_at,
+      leased_at, expires_at, acquire_id)
+    SELECT $1, task_id, nextval('fence'), $2, route_id, rank, attempt + 1, failures, losses, ready_at, clock_timestamp(),
       clock_timestamp() + $6::int * interval '1 ms', $7::uuid
-    FROM (SELECT task_id, route_id, rank, attempt, failures, losses FROM taken ORDER BY rank, ready_at) AS taken
+    FROM (SELECT task_id, route_id, rank, attempt, failures, losses, ready_at FROM taken ORDER BY rank, ready_at) AS taken
     RETURNING task_id, fence, attempt, route_id, expires_at
   )
   SELECT

@@ -147,10 +147,10 @@ export const changeRun = (db: Db, p: { tenantId: number; runId: bigint } & RunCh
     "change_run",
     `
   UPDATE run
-  SET state = $3, sequence = $4, open_count = open_count - $5, dead_count = dead_count + $6,
+  SET state = $3::smallint, sequence = $4, open_count = open_count - $5, dead_count = dead_count + $6,
     skipped_count = skipped_count + $7, cancelled_count = cancelled_count + $8, failing_count = failing_count + $9,
     finished_at = CASE WHEN $10 THEN clock_timestamp() END,
-    started_at = CASE WHEN $3 = 2 THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
+    started_at = CASE WHEN $3::smallint = 2 THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
     failure_task_id = coalesce(failure_task_id, $11), failure_type = coalesce(failure_type, $12),
     failure_message = coalesce(failure_message, $13)
   WHERE tenant_id = $1 AND id = $2
@@ -170,4 +170,41 @@ export const changeRun = (db: Db, p: { tenantId: number; runId: bigint } & RunCh
       p.failure?.type ?? null,
       p.failure?.message ?? null,
     ],
+  );
+
+/** Opens an ended run's row again, its counters derived anew and its deadline armed again; answers when it had ended. */
+export const reopenRunRow = (
+  db: Db,
+  p: {
+    tenantId: number;
+    runId: bigint;
+    sequence: number;
+    open: number;
+    dead: number;
+    skipped: number;
+    cancelled: number;
+    failing: number;
+    deadlineMs: number;
+  },
+) =>
+  db.one<{ finished_at: Date }>(
+    "reopen_run_row",
+    `
+  WITH before AS MATERIALIZED (
+    SELECT finished_at FROM run WHERE tenant_id = $1 AND id = $2
+  ), reopened AS (
+    UPDATE run
+    SET state = 2, sequence = $3, open_count = $4, dead_count = $5, skipped_count = $6, cancelled_count = $7,
+      failing_count = $8, finished_at = NULL, failure_task_id = NULL, failure_type = NULL, failure_message = NULL,
+      started_at = coalesce(started_at, clock_timestamp()),
+      deadline_at = CASE WHEN $9::bigint > 0 THEN clock_timestamp() + $9::bigint * interval '1 ms' END
+    WHERE tenant_id = $1 AND id = $2
+    RETURNING deadline_at
+  ), timer AS (
+    INSERT INTO run_timer (tenant_id, run_id, kind, due_at)
+    SELECT $1, $2, 2, deadline_at FROM reopened WHERE deadline_at IS NOT NULL
+    ON CONFLICT (tenant_id, run_id, kind) DO UPDATE SET due_at = excluded.due_at
+  )
+  SELECT finished_at FROM before`,
+    [p.tenantId, p.runId, p.sequence, p.open, p.dead, p.skipped, p.cancelled, p.failing, p.deadlineMs],
   );

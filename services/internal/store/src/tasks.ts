@@ -40,3 +40,29 @@ export const countDown = (
   RETURNING task.id, task.pending, task.state`,
     [p.tenantId, int8Array(p.taskIds), int4Array(p.by), int4Array(p.unsuccessful)],
   );
+
+/** Writes states and counts that a retry or replay derived anew, under the run's lock. */
+export const reopenTasks = (
+  db: Db,
+  p: {
+    tenantId: number;
+    taskIds: readonly bigint[];
+    pending: readonly number[];
+    unsuccessful: readonly number[];
+    states: readonly number[];
+  },
+) =>
+  db.rows(
+    "reopen_tasks",
+    `
+  UPDATE task SET pending = wanted.pending, unsuccessful = wanted.unsuccessful, state = wanted.state
+  FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS wanted (id, pending, unsuccessful, state)
+  WHERE task.tenant_id = $1 AND task.id = wanted.id`,
+    [
+      p.tenantId,
+      int8Array(p.taskIds),
+      int4Array(p.pending),
+      int4Array(p.unsuccessful),
+      int4Array(p.states),
+    ],
+  );

@@ -699,7 +699,8 @@ export declare const RunService: GenService<{
     output: typeof CancelRunResponseSchema;
   },
   /**
-   * Nothing new is leased; running handlers go on.
+   * Nothing new is leased; running handlers go on and their outcomes are accepted. A paused run is answered as it is.
+   * Fails with ILLEGAL_MOVE when the run is not RUNNING.
    *
    * @generated from rpc runmesh.run.v1.RunService.PauseRun
    */
@@ -709,6 +710,8 @@ export declare const RunService: GenService<{
     output: typeof PauseRunResponseSchema;
   },
   /**
+   * Moves what is due. A running run is answered as it is. Fails with ILLEGAL_MOVE when the run is not PAUSED.
+   *
    * @generated from rpc runmesh.run.v1.RunService.ResumeRun
    */
   resumeRun: {
@@ -717,7 +720,9 @@ export declare const RunService: GenService<{
     output: typeof ResumeRunResponseSchema;
   },
   /**
-   * Opens every DEAD task again and derives CANCELLED and SKIPPED ones anew; results are kept.
+   * Opens every DEAD task of a FAILED, CANCELLED or TIMED_OUT run again and derives CANCELLED and SKIPPED ones anew;
+   * results are kept. With the request id of an earlier retry it answers the run as it is.
+   * Fails with ILLEGAL_MOVE in any other state.
    *
    * @generated from rpc runmesh.run.v1.RunService.RetryRun
    */

@@ -220,11 +220,15 @@ export declare const ListLogsResponseSchema: GenMessage<ListLogsResponse>;
  */
 export declare type ListDeadLettersRequest = Message<"runmesh.task.v1.ListDeadLettersRequest"> & {
   /**
+   * Empty means any.
+   *
    * @generated from field: string workflow = 1;
    */
   workflow: string;
 
   /**
+   * Of the last attempt. Empty means any.
+   *
    * @generated from field: string error_type = 2;
    */
   errorType: string;
@@ -312,6 +316,78 @@ export declare type ReplayTaskResponse = Message<"runmesh.task.v1.ReplayTaskResp
 export declare const ReplayTaskResponseSchema: GenMessage<ReplayTaskResponse>;
 
 /**
+ * @generated from message runmesh.task.v1.ReplayDeadLettersRequest
+ */
+export declare type ReplayDeadLettersRequest = Message<"runmesh.task.v1.ReplayDeadLettersRequest"> & {
+  /**
+   * As in ListDeadLetters.
+   *
+   * @generated from field: string workflow = 1;
+   */
+  workflow: string;
+
+  /**
+   * @generated from field: string error_type = 2;
+   */
+  errorType: string;
+
+  /**
+   * 1 to 1,000. Default 100.
+   *
+   * @generated from field: uint32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 4;
+   */
+  pageToken: string;
+
+  /**
+   * Forgets recorded steps.
+   *
+   * @generated from field: bool fresh = 5;
+   */
+  fresh: boolean;
+};
+
+/**
+ * Describes the message runmesh.task.v1.ReplayDeadLettersRequest.
+ * Use `create(ReplayDeadLettersRequestSchema)` to create a new message.
+ */
+export declare const ReplayDeadLettersRequestSchema: GenMessage<ReplayDeadLettersRequest>;
+
+/**
+ * @generated from message runmesh.task.v1.ReplayDeadLettersResponse
+ */
+export declare type ReplayDeadLettersResponse = Message<"runmesh.task.v1.ReplayDeadLettersResponse"> & {
+  /**
+   * Tasks opened again.
+   *
+   * @generated from field: uint32 replayed_count = 1;
+   */
+  replayedCount: number;
+
+  /**
+   * Tasks that another had replayed meanwhile.
+   *
+   * @generated from field: uint32 passed_over_count = 2;
+   */
+  passedOverCount: number;
+
+  /**
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.task.v1.ReplayDeadLettersResponse.
+ * Use `create(ReplayDeadLettersResponseSchema)` to create a new message.
+ */
+export declare const ReplayDeadLettersResponseSchema: GenMessage<ReplayDeadLettersResponse>;
+
+/**
  * Shows tasks, their attempts and logs.
  *
  * @generated from service runmesh.task.v1.TaskService
@@ -368,7 +444,9 @@ export declare const TaskService: GenService<{
     output: typeof ListDeadLettersResponseSchema;
   },
   /**
-   * Opens a DEAD task again, and what is downstream of it.
+   * Opens a DEAD task of an ended run again, and what is downstream of it; other dead letters left behind fail the run
+   * again. Attempt and loss counters, deadline and timers begin anew; attempt numbers and fences go on.
+   * Fails with NOT_FOUND, and with ILLEGAL_MOVE where the task is not DEAD or its run has not ended.
    *
    * @generated from rpc runmesh.task.v1.TaskService.ReplayTask
    */
@@ -376,6 +454,17 @@ export declare const TaskService: GenService<{
     methodKind: "unary";
     input: typeof ReplayTaskRequestSchema;
     output: typeof ReplayTaskResponseSchema;
+  },
+  /**
+   * Replays a page of dead letters, newest first; repeat with `next_page_token` until it is empty. The walk never comes
+   * back to a task, so one that dies again is not replayed twice.
+   *
+   * @generated from rpc runmesh.task.v1.TaskService.ReplayDeadLetters
+   */
+  replayDeadLetters: {
+    methodKind: "unary";
+    input: typeof ReplayDeadLettersRequestSchema;
+    output: typeof ReplayDeadLettersResponseSchema;
   },
 }>;
 

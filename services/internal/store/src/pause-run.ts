@@ -1,0 +1,79 @@
+import { EVENT_TYPES, RUN_STATES, type RunState, readRunState } from "@runmesh/domain/states";
+import { insertAudit } from "./audit.ts";
+import type { Db } from "./db.ts";
+import { insertEvents, insertRunEvents } from "./outbox-write.ts";
+import { holdRun, releaseHeld } from "./held.ts";
+import { changeRun, type LockedRun, lockRun } from "./runs.ts";
+import { runMove } from "./settle-run.ts";
+
+interface Move {
+  readonly tenantId: number;
+  readonly runId: bigint;
+  readonly principal: string;
+}
+
+export type MoveOutcome =
+  | { readonly kind: "missing" }
+  | { readonly kind: "refused"; readonly state: RunState }
+  /** `moved` is false where it stood so already. */
+  | { readonly kind: "done"; readonly moved: boolean; readonly wokenRoutes: ReadonlySet<number> };
+
+/** Tasks released in one transaction: a resume of a huge run holds its lock for no longer than that takes. */
+const CHUNK = 5_000;
+
+/**
+ * Nothing new of the run is leased: what is scheduled or ready is held, in the direction that work flows, so that a
+ * promotion or claim in flight is caught by the next sweep. Running handlers go on.
+ */
+export function pauseRun(db: Db, p: Move): Promise<MoveOutcome> {
+  return db.transaction(async (tx) => {
+    const run = await lockRun(tx, p);
+    if (run === undefined) return { kind: "missing" };
+    if (run.state === RUN_STATES.PAUSED) return { kind: "done", moved: false, wokenRoutes: new Set() };
+    if (run.state !== RUN_STATES.RUNNING) return { kind: "refused", state: readRunState(run.state) };
+    await holdRun(tx, { ...p, place: "scheduled" });
+    await holdRun(tx, { ...p, place: "ready" });
+    await move(tx, p, run, RUN_STATES.PAUSED, EVENT_TYPES.RUN_PAUSED, "run.pause");
+    return { kind: "done", moved: true, wokenRoutes: new Set() };
+  });
+}
+
+/** Moves what pausing held: due tasks to ready, the others to scheduled, in chunks. */
+export async function resumeRun(db: Db, p: Move): Promise<MoveOutcome> {
+  const outcome = await db.transaction<MoveOutcome>(async (tx) => {
+    const run = await lockRun(tx, p);
+    if (run === undefined) return { kind: "missing" };
+    if (run.state === RUN_STATES.RUNNING) return { kind: "done", moved: false, wokenRoutes: new Set() };
+    if (run.state !== RUN_STATES.PAUSED) return { kind: "refused", state: readRunState(run.state) };
+    await move(tx, p, run, RUN_STATES.RUNNING, EVENT_TYPES.RUN_RESUMED, "run.resume");
+    const { routeIds } = await releaseHeld(tx, { ...p, limit: CHUNK });
+    return { kind: "done", moved: true, wokenRoutes: routeIds };
+  });
+  if (outcome.kind !== "done" || !outcome.moved) return outcome;
+  const wokenRoutes = new Set([...outcome.wokenRoutes, ...(await releasePaused(db, p))]);
+  return { ...outcome, wokenRoutes };
+}
+
+/** Goes on with a resume, as long as the run is RUNNING. Also what a loop calls where a resume was cut off. */
+export async function releasePaused(db: Db, p: { tenantId: number; runId: bigint }): Promise<ReadonlySet<number>> {
+  const woken = new Set<number>();
+  for (;;) {
+    const released = await db.transaction(async (tx) => {
+      const run = await lockRun(tx, p);
+      if (run?.state !== RUN_STATES.RUNNING) return { count: 0, routeIds: new Set<number>() };
+      return releaseHeld(tx, { ...p, limit: CHUNK });
+    });
+    for (const route of released.routeIds) woken.add(route);
+    if (released.count < CHUNK) return woken;
+  }
+}
+
+async function move(tx: Db, p: Move, run: LockedRun, state: number, type: number, action: string): Promise<void> {
+  const { tenantId, runId, principal } = p;
+  const sequence = run.sequence + 1;
+  const unchanged = { ended: 0, dead: 0, skipped: 0, cancelled: 0, failing: 0, isTerminal: false, failure: undefined };
+  await changeRun(tx, { tenantId, runId, state, sequence, ...unchanged });
+  await insertRunEvents(tx, { tenantId, runId, principal, events: [{ sequence, type, taskId: null }] });
+  await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });
+  await insertAudit(tx, { tenantId, principal, action, target: `run/${runId}`, result: "done" });
+}
