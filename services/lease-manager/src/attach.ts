@@ -1,12 +1,13 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampNow } from "@bufbuild/protobuf/wkt";
-import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import type { AttachRequest, AttachResponseSchema } from "@runmesh/contracts/lease/v1/lease_service_pb";
+import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { invalidField } from "@runmesh/domain/errors";
 import { exceedsUtf8, findCapabilityFault, findNameFault, findTextFault } from "@runmesh/domain/names";
-import { waitForWakeup, type Wakeups } from "@runmesh/platform/wakeup";
+import { type Wakeups, waitForWakeup } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { listSessionLeases } from "@runmesh/store/leases";
+import type { LinkWatch } from "./link-watch.ts";
 import type { Announcement, Session, Sessions } from "./sessions.ts";
 
 type Message = MessageInitShape<typeof AttachResponseSchema>;
@@ -19,6 +20,7 @@ export interface AttachDeps {
   readonly db: Db;
   readonly sessions: Sessions;
   readonly wakeups: Wakeups;
+  readonly links: LinkWatch;
   /** Aborted when this process goes down: workers attach to another. */
   readonly draining: AbortSignal;
 }
@@ -35,11 +37,26 @@ export async function* attach(
     request.sessionId === 0n
       ? await deps.sessions.open(tenantId, announced)
       : await deps.sessions.resume(tenantId, request.sessionId, request.sessionToken, announced);
+  deps.links.opened(session);
+  try {
+    yield* serve(deps, session, signal);
+  } finally {
+    // A link that this side ended is none that broke.
+    deps.links.closed(session, !deps.draining.aborted);
+  }
+}
+
+async function* serve(deps: AttachDeps, session: Session, signal: AbortSignal): AsyncGenerator<Message> {
   yield { message: { case: "attached", value: writeAttached(session) } };
   const over = AbortSignal.any([signal, deps.draining]);
   let beatAt = performance.now() + BEAT_MS;
   while (!over.aborted) {
-    const woken = await waitForWakeup(deps.wakeups, [`lost:${session.id}`], Math.max(1, beatAt - performance.now()), over);
+    const woken = await waitForWakeup(
+      deps.wakeups,
+      [`lost:${session.id}`],
+      Math.max(1, beatAt - performance.now()),
+      over,
+    );
     if (woken === "woken") {
       const lost = await findLost(deps.db, session);
       if (lost.length > 0) yield { message: { case: "lost", value: { leases: lost } } };

@@ -1,7 +1,7 @@
 import { MeshError } from "@runmesh/domain/errors";
 import type { Log } from "@runmesh/platform/log";
-import type { Db } from "@runmesh/store/db";
 import { type Completion, completeLeases } from "@runmesh/store/complete-leases";
+import type { Db } from "@runmesh/store/db";
 
 export interface CompleterOptions {
   readonly hot: Db;

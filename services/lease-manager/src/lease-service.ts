@@ -1,10 +1,10 @@
-import { createHash } from "node:crypto";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { CompletedTask, FailedTask, ReleasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
 import { type LeaseService, LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
+import { digestOf } from "@runmesh/platform/digest";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
@@ -38,7 +38,12 @@ export function createLeaseService(deps: LeaseServiceDeps): ServiceImpl<typeof L
     report(tasks, field, readFailed, (items) => reports.fail(session, items));
 
   const release = (session: Session, tasks: readonly ReleasedTask[], field: string) =>
-    report(tasks, field, (task) => task, (items) => reports.release(session, items));
+    report(
+      tasks,
+      field,
+      (task) => task,
+      (items) => reports.release(session, items),
+    );
 
   return {
     attach: (request, context) => attach(deps, getPrincipal(context).tenantId, request, context.signal),
@@ -157,12 +162,7 @@ function readAcquire(
     session,
     max: request.max,
     waitMs: request.waitMs,
-    acquireId: request.requestId === "" ? undefined : digest(request.requestId),
+    acquireId: request.requestId === "" ? undefined : digestOf(request.requestId),
     signal: context.signal,
   };
-}
-
-function digest(requestId: string): string {
-  const hex = createHash("sha256").update(requestId).digest("hex");
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
 }

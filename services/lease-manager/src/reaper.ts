@@ -1,7 +1,7 @@
 import { runIdOf } from "@runmesh/domain/ids";
 import { MESH_ERROR_TYPES } from "@runmesh/domain/retry";
-import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Log } from "@runmesh/platform/log";
+import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";

@@ -6,8 +6,8 @@ import { exceedsUtf8 } from "@runmesh/domain/names";
 import { printable } from "@runmesh/domain/printable";
 import { readPayload } from "@runmesh/platform/payload";
 import type { NewLogLine } from "@runmesh/store/attempt-logs";
-import type { CompletedItem, FailedItem } from "./reports.ts";
 import type { NamedLease } from "./renewals.ts";
+import type { CompletedItem, FailedItem } from "./reports.ts";
 
 const MAX_PROGRESS_BYTES = 64 * 1024;
 const MAX_DETAILS_BYTES = 64 * 1024;
@@ -62,7 +62,12 @@ function readSmallJson(bytes: Uint8Array | undefined, field: string, most: numbe
 /** An error's type is a name that people filter by: what cannot be printed is escaped, what is long is cut. */
 function readErrorType(type: string): string {
   const shown = printable(type === "" ? "Error" : type);
-  return exceedsUtf8(shown, MAX_TYPE_BYTES) ? Buffer.from(shown).subarray(0, MAX_TYPE_BYTES).toString("utf8").replace(/\ufffd+$/, "") : shown;
+  return exceedsUtf8(shown, MAX_TYPE_BYTES)
+    ? Buffer.from(shown)
+        .subarray(0, MAX_TYPE_BYTES)
+        .toString("utf8")
+        .replace(/\ufffd+$/, "")
+    : shown;
 }
 
 const cut = (text: string, most: number): Buffer => {

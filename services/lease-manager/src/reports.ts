@@ -70,7 +70,11 @@ export class Reports {
     await this.#keepLogs(session, items);
     const ends = items.map((item) => ({ ...item, outcome: "FAILED" as const }));
     const accepted = await this.#settle(session, ends);
-    return this.#explain(session, items, items.map((item) => accepted.has(item.taskId)));
+    return this.#explain(
+      session,
+      items,
+      items.map((item) => accepted.has(item.taskId)),
+    );
   }
 
   async release(session: Session, leases: readonly LeaseKey[]): Promise<ItemOutcome[]> {
@@ -78,7 +82,11 @@ export class Reports {
     const released = await releaseLeases(this.#options.hot, { tenantId, sessionId, leases });
     for (const taskId of released.taskIds) session.held.delete(taskId);
     for (const route of released.routeIds) this.#options.wakeups.notify(`ready:${route}`);
-    return this.#explain(session, leases, leases.map((lease) => released.taskIds.has(lease.taskId)));
+    return this.#explain(
+      session,
+      leases,
+      leases.map((lease) => released.taskIds.has(lease.taskId)),
+    );
   }
 
   /** A lease whose params refer to what is not there: the task fails with the path, and is not tried again. */

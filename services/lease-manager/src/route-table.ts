@@ -16,6 +16,8 @@ const REFRESH_MS = 1_000;
 interface TenantRoutes {
   readonly routes: Route[];
   readAt: number;
+  /** There are new ones since the last read began. */
+  isStale: boolean;
   reading: Promise<void> | undefined;
 }
 
@@ -27,7 +29,7 @@ export class RouteTable {
   constructor(db: Db, wakeups: Wakeups) {
     this.#db = db;
     wakeups.subscribe("routes", () => {
-      for (const tenant of this.#tenants.values()) tenant.readAt = 0;
+      for (const tenant of this.#tenants.values()) tenant.isStale = true;
     });
   }
 
@@ -35,10 +37,11 @@ export class RouteTable {
   async list(tenantId: number): Promise<readonly Route[]> {
     let tenant = this.#tenants.get(tenantId);
     if (tenant === undefined) {
-      tenant = { routes: [], readAt: 0, reading: undefined };
+      tenant = { routes: [], readAt: 0, isStale: true, reading: undefined };
       this.#tenants.set(tenantId, tenant);
     }
-    if (performance.now() - tenant.readAt > REFRESH_MS || tenant.readAt === 0) {
+    // A read that began before the hint may have missed what it is about.
+    while (tenant.isStale || performance.now() - tenant.readAt > REFRESH_MS) {
       tenant.reading ??= this.#read(tenantId, tenant);
       await tenant.reading;
     }
@@ -48,6 +51,7 @@ export class RouteTable {
   async #read(tenantId: number, tenant: TenantRoutes): Promise<void> {
     try {
       const readAt = performance.now();
+      tenant.isStale = false;
       for (;;) {
         const afterId = tenant.routes.at(-1)?.id ?? 0;
         const page = await listRoutes(this.#db, { tenantId, afterId, limit: PAGE });
@@ -55,6 +59,9 @@ export class RouteTable {
         if (page.length < PAGE) break;
       }
       tenant.readAt = readAt;
+    } catch (error) {
+      tenant.isStale = true;
+      throw error;
     } finally {
       tenant.reading = undefined;
     }

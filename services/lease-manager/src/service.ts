@@ -6,6 +6,7 @@ import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { createLeaseService } from "./lease-service.ts";
+import { LinkWatch } from "./link-watch.ts";
 import { createReaper } from "./reaper.ts";
 import { Reports } from "./reports.ts";
 import { RouteTable } from "./route-table.ts";
@@ -28,11 +29,12 @@ export interface LeaseManager extends Service {
 
 /** Worker sessions, claims, renewals, completions and expiry. */
 export function createLeaseManager({ hot, renewal, db, wakeups, log }: LeaseManagerOptions): LeaseManager {
-  const definitions = new DefinitionCache(db);
+  const definitions = new DefinitionCache(db, () => wakeups.notify("routes"));
   const sessions = new Sessions(db);
   const routes = new RouteTable(db, wakeups);
   const waiters = new Waiters(wakeups);
   const reports = new Reports({ hot, db, definitions, wakeups, log });
+  const links = new LinkWatch({ db, definitions, wakeups, log });
   const reaper = composeServices("lease-manager", [createReaper({ db, definitions, sessions, wakeups, log })]);
   let draining = new AbortController();
   const deps = {
@@ -45,6 +47,7 @@ export function createLeaseManager({ hot, renewal, db, wakeups, log }: LeaseMana
     routes,
     waiters,
     reports,
+    links,
     get draining() {
       return draining.signal;
     },
@@ -57,6 +60,7 @@ export function createLeaseManager({ hot, renewal, db, wakeups, log }: LeaseMana
     },
     async stop() {
       draining.abort();
+      links.stop();
       await reaper.stop();
     },
     routes(router) {

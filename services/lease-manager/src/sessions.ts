@@ -43,7 +43,8 @@ export class Session {
   async routeIds(table: RouteTable): Promise<readonly number[]> {
     const routes = await table.list(this.tenantId);
     if (routes.length > this.#routesSeen) {
-      for (const route of routes.slice(this.#routesSeen)) if (canRun(this.abilities, route)) this.#routeIds.push(route.id);
+      for (const route of routes.slice(this.#routesSeen))
+        if (canRun(this.abilities, route)) this.#routeIds.push(route.id);
       this.#routesSeen = routes.length;
     }
     return this.#routeIds;

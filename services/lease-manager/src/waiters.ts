@@ -18,9 +18,14 @@ interface RouteWaiters {
 export class Waiters {
   readonly #wakeups: Wakeups;
   readonly #routes = new Map<number, RouteWaiters>();
+  readonly #all = new Set<Waiter>();
 
   constructor(wakeups: Wakeups) {
     this.#wakeups = wakeups;
+    // A new route may be one that they can serve, and they wait for those they knew.
+    wakeups.subscribe("routes", () => {
+      for (const waiter of this.#all) wake(waiter);
+    });
   }
 
   /**
@@ -29,6 +34,7 @@ export class Waiters {
    */
   arm(routeIds: readonly number[]): { wait(timeoutMs: number, signal: AbortSignal): Promise<void>; disarm(): void } {
     const waiter: Waiter = { routeIds, wake: () => {}, isWoken: false };
+    this.#all.add(waiter);
     for (const routeId of routeIds) this.#add(routeId, waiter);
     return {
       wait: (timeoutMs, signal) => {
@@ -45,6 +51,7 @@ export class Waiters {
         });
       },
       disarm: () => {
+        this.#all.delete(waiter);
         for (const routeId of routeIds) this.#remove(routeId, waiter);
       },
     };
@@ -58,8 +65,7 @@ export class Waiters {
   #wakeOne(routeId: number): boolean {
     for (const waiter of this.#routes.get(routeId)?.waiting ?? []) {
       if (waiter.isWoken) continue;
-      waiter.isWoken = true;
-      waiter.wake();
+      wake(waiter);
       return true;
     }
     return false;
@@ -83,4 +89,9 @@ export class Waiters {
     route.unsubscribe();
     this.#routes.delete(routeId);
   }
+}
+
+function wake(waiter: Waiter): void {
+  waiter.isWoken = true;
+  waiter.wake();
 }

@@ -38,7 +38,10 @@ export function readDefinition(message: DefinitionMessage, field: string): domai
     deadline: message.deadline,
     onFailure: ON_FAILURE[message.onFailure],
     maxParallel: message.maxParallel,
-    concurrency: message.concurrency && { ...message.concurrency, onConflict: ON_CONFLICT[message.concurrency.onConflict] },
+    concurrency: message.concurrency && {
+      ...message.concurrency,
+      onConflict: ON_CONFLICT[message.concurrency.onConflict],
+    },
   };
 }
 

@@ -1,6 +1,6 @@
-import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Log } from "@runmesh/platform/log";
-import { wakeOn, type Wakeups } from "@runmesh/platform/wakeup";
+import { createLoop, type Loop } from "@runmesh/platform/loop";
+import { type Wakeups, wakeOn } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { promoteScheduled } from "@runmesh/store/places";
 

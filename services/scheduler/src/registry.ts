@@ -69,7 +69,8 @@ export class Registry {
   /** The registered version with this content. Throws NOT_FOUND. */
   async getByHash(tenantId: number, contentHash: string): Promise<DefinitionRow> {
     const hash = Buffer.from(contentHash, "hex");
-    const row = hash.length === 32 ? await findDefinitionByHash(this.#db, { tenantId, hash, inline: false }) : undefined;
+    const row =
+      hash.length === 32 ? await findDefinitionByHash(this.#db, { tenantId, hash, inline: false }) : undefined;
     if (row !== undefined) return row;
     throw new MeshError("NOT_FOUND", `no workflow with content ${contentHash.slice(0, 64)}`, {
       violations: [{ field: "content_hash", reason: "NOT_FOUND", description: "not registered" }],

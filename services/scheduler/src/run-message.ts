@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { type Run, RunSchema, type Run_State, TaskCountsSchema } from "@runmesh/contracts/run/v1/run_pb";
+import { type Run, type Run_State, RunSchema, TaskCountsSchema } from "@runmesh/contracts/run/v1/run_pb";
 import { ordinalOf } from "@runmesh/domain/ids";
 import { printable } from "@runmesh/domain/printable";
 import { type Lookup, resolveTemplate } from "@runmesh/domain/references";

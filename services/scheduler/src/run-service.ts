@@ -10,24 +10,24 @@ import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
 import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
-import { endRun } from "@runmesh/store/end-run";
 import { findRun, listRuns, type RunFilter } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
+import type { RunMoves } from "./run-moves.ts";
 import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
-import { tellLost } from "./tell-lost.ts";
 import { watchRun } from "./watch-run.ts";
 
 const MAX_STARTS = 1_000;
 
 export interface RunServiceDeps extends StartDeps {
   readonly history: HistoryReader;
+  readonly moves: RunMoves;
   readonly wakeups: Wakeups;
 }
 
 /** Moves that a later version serves are left out: they answer NOT_SERVED. */
 export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<typeof RunService>> {
-  const { db, wakeups } = deps;
+  const { db, wakeups, moves } = deps;
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
@@ -108,17 +108,19 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     },
 
     async cancelRun(request, context) {
-      const { tenantId, name } = getPrincipal(context);
-      const { runId } = request;
-      const outcome = await endRun(db, { tenantId, runId, as: "CANCELLED", principal: name });
-      if (outcome.kind === "missing") throw new MeshError("NOT_FOUND", `no run ${runId}`);
-      if (outcome.state !== "CANCELLED") {
-        throw new MeshError("ILLEGAL_MOVE", `run ${runId} has ended: it is ${outcome.state}`);
-      }
-      tellLost(wakeups, outcome.lost);
-      wakeups.notify("outbox");
-      wakeups.notify(`run:${runId}`);
-      return { run: await writeWholeRun(deps, tenantId, await getRow(tenantId, runId), false) };
+      return { run: await moves.cancel(getPrincipal(context), request.runId) };
+    },
+
+    async pauseRun(request, context) {
+      return { run: await moves.pause(getPrincipal(context), request.runId) };
+    },
+
+    async resumeRun(request, context) {
+      return { run: await moves.resume(getPrincipal(context), request.runId) };
+    },
+
+    async retryRun(request, context) {
+      return { run: await moves.retry(getPrincipal(context), request.runId, request.requestId) };
     },
   };
 }

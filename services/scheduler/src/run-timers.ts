@@ -1,5 +1,5 @@
-import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Log } from "@runmesh/platform/log";
+import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import { beginRun } from "@runmesh/store/begin-run";
 import type { Db } from "@runmesh/store/db";

@@ -9,11 +9,14 @@ import type { Db } from "@runmesh/store/db";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { RunIds } from "@runmesh/store/run-ids";
 import { HistoryReader } from "./history-reader.ts";
+import { createOverdueStarts } from "./overdue-starts.ts";
 import { createPromoter } from "./promoter.ts";
 import { Registry } from "./registry.ts";
+import { RunMoves } from "./run-moves.ts";
 import { createRunService } from "./run-service.ts";
 import { createRunTimers } from "./run-timers.ts";
 import { createTaskService } from "./task-service.ts";
+import { createTidier } from "./tidier.ts";
 import { createWorkflowService } from "./workflow-service.ts";
 
 export interface SchedulerOptions {
@@ -30,20 +33,23 @@ export interface Scheduler extends Service {
 
 /** Definitions, runs, the graph and timers. */
 export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Scheduler {
-  const definitions = new DefinitionCache(db);
+  const definitions = new DefinitionCache(db, () => wakeups.notify("routes"));
   const registry = new Registry(db);
   const history = new HistoryReader(db);
-  const runs = createRunService({ db, hot, definitions, registry, runIds: new RunIds(db), history, wakeups });
+  const moves = new RunMoves({ db, definitions, wakeups });
+  const runs = createRunService({ db, hot, definitions, registry, runIds: new RunIds(db), history, moves, wakeups });
   const loops = composeServices("scheduler", [
     createPromoter({ db: hot, wakeups, log }),
     createRunTimers({ db, definitions, wakeups, log }),
+    createOverdueStarts({ db, definitions, wakeups, log }),
+    createTidier({ db, wakeups, log }),
   ]);
   return {
     ...loops,
     routes(router) {
       router.service(WorkflowService, createWorkflowService({ db, definitions, registry }));
       router.service(RunService, runs);
-      router.service(TaskService, createTaskService({ db, definitions }));
+      router.service(TaskService, createTaskService({ db, definitions, moves }));
     },
   };
 }

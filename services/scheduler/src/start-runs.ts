@@ -1,10 +1,11 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { canonicalJson } from "@runmesh/domain/json-text";
 import { exceedsUtf8, findNameFault, findTextFault, readKey, readName } from "@runmesh/domain/names";
 import { validateDefinition } from "@runmesh/domain/validate-definition";
+import { digestOf } from "@runmesh/platform/digest";
 import { readPayload } from "@runmesh/platform/payload";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
@@ -67,7 +68,11 @@ export async function startRequestedRuns(
     const started = await startRuns(deps.hot, { tenantId, principal, runs: chunk.map((item) => item.run) });
     for (const runId of started) fresh.add(runId);
   }
-  const earlier = await findEarlier(deps.db, tenantId, withIds.filter((item) => !fresh.has(item.run.runId)));
+  const earlier = await findEarlier(
+    deps.db,
+    tenantId,
+    withIds.filter((item) => !fresh.has(item.run.runId)),
+  );
   let next = 0;
   return prepared.map((item) => {
     if (item instanceof MeshError) return item;
@@ -148,8 +153,8 @@ function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent
       definitionId: row.id,
       workflowId: row.workflow_id,
       taskCount: plan.taskCount,
-      digest: digestOf(key, request.requestId),
-      bodyHash: uuidOf(`${canonicalJson(input ?? "null")}\n${labels}\n${dueAtMs}`),
+      digest: digestKey(key, request.requestId),
+      bodyHash: digestOf(`${canonicalJson(input ?? "null")}\n${labels}\n${dueAtMs}`),
       input: input === undefined ? undefined : Buffer.from(input),
       labels,
       idempotencyKey: key,
@@ -184,15 +189,9 @@ function readRequestId(id: string): void {
   if (fault !== undefined) throw invalidField("request_id", fault);
 }
 
-function digestOf(key: string | undefined, requestId: string): string {
-  if (key !== undefined) return uuidOf(`key:${key}`);
-  return requestId === "" ? randomUUID() : uuidOf(`request:${requestId}`);
-}
-
-/** The first 16 bytes of SHA-256, as a UUID. */
-function uuidOf(text: string): string {
-  const hex = createHash("sha256").update(text).digest("hex");
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`;
+function digestKey(key: string | undefined, requestId: string): string {
+  if (key !== undefined) return digestOf(`key:${key}`);
+  return requestId === "" ? randomUUID() : digestOf(`request:${requestId}`);
 }
 
 function* chunksByTasks<T extends { readonly run: NewRun }>(items: readonly T[]): Generator<T[]> {

@@ -11,14 +11,14 @@ import {
   type LogLine_Level,
   LogLineSchema,
   type Task,
-  TaskSchema,
   type Task_State,
+  TaskSchema,
 } from "@runmesh/contracts/task/v1/task_pb";
 import { neighbours } from "@runmesh/domain/graph";
 import { ordinalOf, runIdOf } from "@runmesh/domain/ids";
 import { printable } from "@runmesh/domain/printable";
-import type { AttemptRow } from "@runmesh/store/attempts";
 import type { LogRow } from "@runmesh/store/attempt-logs";
+import type { AttemptRow } from "@runmesh/store/attempts";
 import type { LoadedDefinition } from "@runmesh/store/definition-cache";
 import type { TaskRow } from "@runmesh/store/task-rows";
 import { defined } from "./run-message.ts";

@@ -1,4 +1,5 @@
 import type { ServiceImpl } from "@connectrpc/connect";
+import type { Task } from "@runmesh/contracts/task/v1/task_pb";
 import type { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { MAX_ORDINAL, runIdOf, taskId as toTaskId } from "@runmesh/domain/ids";
@@ -8,22 +9,46 @@ import { getPrincipal } from "@runmesh/platform/principal";
 import { listLogs } from "@runmesh/store/attempt-logs";
 import { findOutputs, listAttempts } from "@runmesh/store/attempts";
 import type { Db } from "@runmesh/store/db";
+import { listDeadLetters } from "@runmesh/store/dead-letters";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { findRunDefinitions } from "@runmesh/store/runs";
 import { listTaskRows } from "@runmesh/store/task-rows";
+import type { RunMoves } from "./run-moves.ts";
 import { addPayloads, writeAttempt, writeLogLine, writeTask } from "./task-message.ts";
 
 interface Deps {
   readonly db: Db;
   readonly definitions: DefinitionCache;
+  readonly moves: RunMoves;
 }
 
-/** Moves that a later version serves are left out: they answer NOT_SERVED. */
-export function createTaskService({ db, definitions }: Deps): Partial<ServiceImpl<typeof TaskService>> {
+export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl<typeof TaskService> {
   async function getLoaded(tenantId: number, runId: bigint): Promise<LoadedDefinition> {
     const [found] = await findRunDefinitions(db, { tenantId, runIds: [runId] });
     if (found === undefined) throw new MeshError("NOT_FOUND", `no run ${runId}`);
     return definitions.get(tenantId, found.definition_id);
+  }
+
+  async function listPage(tenantId: number, request: DeadLetterQuery) {
+    const limit = readPageSize(request.pageSize);
+    const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+    const { workflow, errorType } = request;
+    const rows = await listDeadLetters(db, {
+      tenantId,
+      workflow,
+      errorType,
+      beforeId: BigInt(before),
+      limit: limit + 1,
+    });
+    const page = rows.slice(0, limit);
+    return { page, nextPageToken: rows.length > limit ? writePageToken([String(page.at(-1)!.id)]) : "" };
+  }
+
+  async function getOne(tenantId: number, id: bigint): Promise<Task> {
+    const loaded = await getLoaded(tenantId, runIdOf(id));
+    const [row] = await listTaskRows(db, { tenantId, fromId: id, toId: id, states: [], limit: 1 });
+    if (row === undefined) throw new MeshError("NOT_FOUND", `no task ${id}`);
+    return writeTask(row, loaded);
   }
 
   return {
@@ -63,7 +88,8 @@ export function createTaskService({ db, definitions }: Deps): Partial<ServiceImp
     async listAttempts(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      if ((request.taskId === 0n) === (request.runId === 0n)) throw invalidField("task_id", "or run_id, one of the two");
+      if ((request.taskId === 0n) === (request.runId === 0n))
+        throw invalidField("task_id", "or run_id, one of the two");
       const runId = request.taskId === 0n ? request.runId : runIdOf(request.taskId);
       await getLoaded(tenantId, runId);
       const [afterTask, afterFence] = readPageToken(request.pageToken, "page_token", 2) ?? ["0", "0"];
@@ -104,7 +130,39 @@ export function createTaskService({ db, definitions }: Deps): Partial<ServiceImp
         nextPageToken: rows.length > limit ? writePageToken([String(last!.fence), String(last!.line)]) : "",
       };
     },
+
+    async listDeadLetters(request, context) {
+      const { tenantId } = getPrincipal(context);
+      const { page, nextPageToken } = await listPage(tenantId, request);
+      const tasks: Task[] = [];
+      for (const row of page) tasks.push(await getOne(tenantId, row.id));
+      return { tasks, nextPageToken };
+    },
+
+    async replayTask(request, context) {
+      const principal = getPrincipal(context);
+      await moves.replay(principal, request.taskId, request.requestId);
+      return { task: await getOne(principal.tenantId, request.taskId) };
+    },
+
+    async replayDeadLetters(request, context) {
+      const principal = getPrincipal(context);
+      const { page, nextPageToken } = await listPage(principal.tenantId, request);
+      let replayedCount = 0;
+      for (const { id } of page) {
+        if (context.signal.aborted) throw new MeshError("CANCELLED", "the caller gave up: repeat from the same token");
+        if (await moves.replayIfDead(principal, id)) replayedCount++;
+      }
+      return { replayedCount, passedOverCount: page.length - replayedCount, nextPageToken };
+    },
   };
+}
+
+interface DeadLetterQuery {
+  readonly workflow: string;
+  readonly errorType: string;
+  readonly pageSize: number;
+  readonly pageToken: string;
 }
 
 function findByKey(loaded: LoadedDefinition, runId: bigint, key: string): bigint {

@@ -1,11 +1,11 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampNow } from "@bufbuild/protobuf/wkt";
 import { EventType } from "@runmesh/contracts/event/v1/event_pb";
-import type { WatchRunResponseSchema } from "@runmesh/contracts/run/v1/run_service_pb";
 import { HeartbeatSchema } from "@runmesh/contracts/run/v1/run_pb";
+import type { WatchRunResponseSchema } from "@runmesh/contracts/run/v1/run_service_pb";
 import { MeshError } from "@runmesh/domain/errors";
 import { RUN_STATES } from "@runmesh/domain/states";
-import { waitForWakeup, type Wakeups } from "@runmesh/platform/wakeup";
+import { type Wakeups, waitForWakeup } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { findRun, type RunRow } from "@runmesh/store/runs";
@@ -44,7 +44,9 @@ export async function* watchRun(
   if (sequence === 0) {
     sequence = row.sequence;
     const run = await writeWholeRun(deps, tenantId, row, false);
-    yield { change: { kind: { case: "snapshot", value: run }, sequence: BigInt(sequence), ...(isEnded(row) && { run }) } };
+    yield {
+      change: { kind: { case: "snapshot", value: run }, sequence: BigInt(sequence), ...(isEnded(row) && { run }) },
+    };
   }
   // Reading the history of a large run costs more, so changes of it are gathered longer.
   const restMs = Math.min(250, Math.max(5, row.task_count / 20));

@@ -1,5 +1,5 @@
 import { openDb } from "@runmesh/store/db";
-import { ensureDatabase, migrate as applyMigrations } from "@runmesh/store/migrate";
+import { migrate as applyMigrations, ensureDatabase } from "@runmesh/store/migrate";
 import { type Finding, inspect } from "./doctor.ts";
 
 /** Brings a database to this version's schema. Safe to race; answers what it applied. */

@@ -46,7 +46,8 @@ export interface Standalone {
 export async function startStandalone(options: StandaloneOptions = {}): Promise<Standalone> {
   const host = options.host ?? "127.0.0.1";
   assertSafeListen(host, false);
-  const log = options.logLevel === "silent" ? silentLog : createLog({ level: options.logLevel ?? "info", name: "runmesh" });
+  const log =
+    options.logLevel === "silent" ? silentLog : createLog({ level: options.logLevel ?? "info", name: "runmesh" });
   const database = await openDatabase(options, log);
   try {
     await migrate({ url: database.url });

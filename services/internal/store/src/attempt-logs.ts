@@ -17,10 +17,7 @@ export interface NewLogLine {
  * over is replaced by a mark, and what follows is dropped. Lines of a lease that has ended are dropped too: those that
  * come with its end are appended before it.
  */
-export const appendLogs = (
-  db: Db,
-  p: { tenantId: number; sessionId: bigint; lines: readonly NewLogLine[] },
-) =>
+export const appendLogs = (db: Db, p: { tenantId: number; sessionId: bigint; lines: readonly NewLogLine[] }) =>
   db.rows(
     "append_logs",
     `

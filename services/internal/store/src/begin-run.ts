@@ -21,7 +21,15 @@ export function beginRun(
     const loaded = await deps.definitions.get(tenantId, run.definition_id);
     const sequence = run.sequence + 1;
     const type = EVENT_TYPES.RUN_STARTED;
-    const unchanged = { ended: 0, dead: 0, skipped: 0, cancelled: 0, failing: 0, isTerminal: false, failure: undefined };
+    const unchanged = {
+      ended: 0,
+      dead: 0,
+      skipped: 0,
+      cancelled: 0,
+      failing: 0,
+      isTerminal: false,
+      failure: undefined,
+    };
     await insertReady(tx, {
       tenantId,
       tasks: loaded.plan.roots.map((ordinal) => ({

@@ -125,7 +125,10 @@ const texts = new Map<string, string>();
 function completeText(hasDependents: boolean, mayWait: boolean): string {
   const key = `${hasDependents}/${mayWait}`;
   let text = texts.get(key);
-  if (text === undefined) texts.set(key, (text = writeText(hasDependents, mayWait)));
+  if (text === undefined) {
+    text = writeText(hasDependents, mayWait);
+    texts.set(key, text);
+  }
   return text;
 }
 

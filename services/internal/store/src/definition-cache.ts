@@ -26,14 +26,17 @@ const MAX_TASKS = 2_000_000;
 /** The definitions in use. They never change, so what is read once holds for ever. */
 export class DefinitionCache {
   readonly #db: Db;
+  readonly #onNewRoutes: () => void;
   readonly #loaded = new LRUCache<string, LoadedDefinition>({
     maxSize: MAX_TASKS,
     sizeCalculation: (loaded) => loaded.plan.taskCount + 10,
   });
   readonly #loading = new Map<string, Promise<LoadedDefinition>>();
 
-  constructor(db: Db) {
+  /** `onNewRoutes` is told when a definition was the first to need some route. */
+  constructor(db: Db, onNewRoutes: () => void) {
     this.#db = db;
+    this.#onNewRoutes = onNewRoutes;
   }
 
   find(tenantId: number, id: bigint): LoadedDefinition | undefined {
@@ -65,7 +68,8 @@ export class DefinitionCache {
   async #derive(tenantId: number, row: DefinitionRow, definition: Definition): Promise<LoadedDefinition> {
     const wanted = new Map(definition.tasks.map((task) => [routeKey(routeOf(task)), routeOf(task)]));
     const interned = await internRoutes(this.#db, { tenantId, routes: [...wanted.values()] });
-    const byKey = new Map(interned.map((route) => [routeKey(route), route]));
+    if (interned.areNew) this.#onNewRoutes();
+    const byKey = new Map(interned.routes.map((route) => [routeKey(route), route]));
     const routes = definition.tasks.map((task) => byKey.get(routeKey(routeOf(task)))!);
     const templates: (Template | undefined)[] = [];
     return {

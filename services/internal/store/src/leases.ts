@@ -18,6 +18,8 @@ export interface LeaseRow {
   leased_at: Date;
   started_at: Date | null;
   expires_at: Date;
+  /** Until the expiry, by the database's clock. */
+  remaining_ms: number;
   progress: Buffer | null;
 }
 

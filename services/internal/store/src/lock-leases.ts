@@ -12,7 +12,8 @@ const keys = (leases: readonly LeaseKey[]) => [
 
 const lockText = (condition: string): string => `
   SELECT lease.task_id, lease.fence, lease.session_id, lease.route_id, lease.rank, lease.attempt, lease.failures,
-    lease.losses, lease.leased_at, lease.started_at, lease.expires_at, lease.progress
+    lease.losses, lease.leased_at, lease.started_at, lease.expires_at, lease.progress,
+    ceil(extract(epoch FROM lease.expires_at - clock_timestamp()) * 1000)::float8 AS remaining_ms
   FROM unnest($2::bigint[], $3::bigint[]) AS named (task_id, fence)
   CROSS JOIN LATERAL (
     SELECT ${COLUMNS} FROM lease
@@ -52,7 +53,8 @@ export const lockRunLeases = (db: Db, p: { tenantId: number; runId: bigint }) =>
   db.rows<LeaseRow>(
     "lock_run_leases",
     `
-  SELECT ${COLUMNS} FROM lease
+  SELECT ${COLUMNS}, ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::float8 AS remaining_ms
+  FROM lease
   WHERE tenant_id = $1 AND task_id >= $2::bigint << 20 AND task_id < ($2::bigint + 1) << 20
   ORDER BY task_id
   FOR UPDATE`,

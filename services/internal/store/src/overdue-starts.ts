@@ -38,7 +38,7 @@ export const takeOverdueStarts = (db: Db, p: { tenantId: number; taskIds: readon
   )
   SELECT task_id, nextval('fence') AS fence, 0::bigint AS session_id, route_id, rank, attempt + 1 AS attempt, failures,
     losses, ready_at AS leased_at, NULL::timestamptz AS started_at, clock_timestamp() AS expires_at,
-    NULL::bytea AS progress
+    0::float8 AS remaining_ms, NULL::bytea AS progress
   FROM taken
   ORDER BY task_id`,
     [p.tenantId, int8Array(p.taskIds)],

@@ -1,8 +1,8 @@
 import { EVENT_TYPES, RUN_STATES, type RunState, readRunState } from "@runmesh/domain/states";
 import { insertAudit } from "./audit.ts";
 import type { Db } from "./db.ts";
-import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { holdRun, releaseHeld } from "./held.ts";
+import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { runMove } from "./settle-run.ts";
 

@@ -107,7 +107,10 @@ async function writeRun(
     p.reopen === "all"
       ? [{ type: EVENT_TYPES.RUN_RETRIED, taskId: null }]
       : p.reopen.map((ordinal) => ({ type: EVENT_TYPES.TASK_REPLAYED, taskId: toTaskId(runId, ordinal) }));
-  const events: NewEvent[] = moves.map((move, i) => ({ ...runMove(run.sequence + 1 + i, move.type), taskId: move.taskId }));
+  const events: NewEvent[] = moves.map((move, i) => ({
+    ...runMove(run.sequence + 1 + i, move.type),
+    taskId: move.taskId,
+  }));
   const { finished_at: endedAt } = await reopenRunRow(tx, {
     tenantId,
     runId,

@@ -16,15 +16,13 @@ export const listEndableLeases = (db: Db, p: { tenantId: number; sessionId: bigi
   );
 
 /** Locks leases of a run that a session holds, as long as it was not attached again: then its epoch is another. */
-export const lockEpochLeases = (
-  db: Db,
-  p: { tenantId: number; sessionId: bigint; epoch: number; runId: bigint },
-) =>
+export const lockEpochLeases = (db: Db, p: { tenantId: number; sessionId: bigint; epoch: number; runId: bigint }) =>
   db.rows<LeaseRow>(
     "lock_epoch_leases",
     `
   SELECT lease.task_id, lease.fence, lease.session_id, lease.route_id, lease.rank, lease.attempt, lease.failures,
-    lease.losses, lease.leased_at, lease.started_at, lease.expires_at, lease.progress
+    lease.losses, lease.leased_at, lease.started_at, lease.expires_at, lease.progress,
+    ceil(extract(epoch FROM lease.expires_at - clock_timestamp()) * 1000)::float8 AS remaining_ms
   FROM lease
   JOIN route ON route.id = lease.route_id
   WHERE lease.tenant_id = $1 AND lease.session_id = $2

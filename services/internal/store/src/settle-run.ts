@@ -1,4 +1,4 @@
-import { taskId as toTaskId, ordinalOf } from "@runmesh/domain/ids";
+import { ordinalOf, taskId as toTaskId } from "@runmesh/domain/ids";
 import { decideFailure, type FailureDecision, MESH_ERROR_TYPES } from "@runmesh/domain/retry";
 import { ATTEMPT_OUTCOMES, type AttemptOutcome, EVENT_TYPES, RUN_STATES } from "@runmesh/domain/states";
 import { insertAttempts, type NewAttempt } from "./attempts.ts";
@@ -144,7 +144,14 @@ class Settling {
       retryAfterMs: end.retryAfterMs ?? 0,
       random: this.#random,
     });
-    this.#follow(lease, { ...end, error }, decision, { ...placed(lease), failures, losses });
+    this.#follow(lease, { ...end, error }, this.#wait(lease, end, decision), { ...placed(lease), failures, losses });
+  }
+
+  /** An exclusive task whose handler may still run is not leased again before its old lease would have ended. */
+  #wait(lease: LeaseRow, end: EndedLease, decision: FailureDecision): FailureDecision {
+    const isExclusive = this.#loaded.routes[ordinalOf(lease.task_id)]!.exclusive;
+    if (!isExclusive || decision.kind === "dead" || end.outcome !== "TIMED_OUT") return decision;
+    return { ...decision, delayMs: Math.max(decision.delayMs, lease.remaining_ms) };
   }
 
   #follow(lease: LeaseRow, end: EndedLease & { error: LeaseError }, decision: FailureDecision, task: PlacedTask): void {
@@ -170,7 +177,8 @@ class Settling {
   ): void {
     const sequence = eventType === 0 ? 0 : ++this.#sequence;
     const outcome = ATTEMPT_OUTCOMES[end.outcome];
-    const startedAt = lease.started_at ?? (end.outcome === "SUCCEEDED" || end.outcome === "FAILED" ? lease.leased_at : null);
+    const startedAt =
+      lease.started_at ?? (end.outcome === "SUCCEEDED" || end.outcome === "FAILED" ? lease.leased_at : null);
     const type = errorType ?? end.error?.type ?? null;
     this.#attempts.push({
       taskId: lease.task_id,
@@ -276,9 +284,7 @@ class Settling {
       failure: this.#failure,
     });
     if (isEnded) {
-      this.#events.push(
-        runMove(++this.#sequence, hasFailed ? EVENT_TYPES.RUN_FAILED : EVENT_TYPES.RUN_SUCCEEDED),
-      );
+      this.#events.push(runMove(++this.#sequence, hasFailed ? EVENT_TYPES.RUN_FAILED : EVENT_TYPES.RUN_SUCCEEDED));
     }
     return isEnded;
   }

@@ -15,10 +15,11 @@ export async function listTaskStates(
   db: Db,
   p: { tenantId: number; runId: bigint; taskCount: number },
 ): Promise<TaskStates> {
-  const rows = await db.rows<{ ordinal: number; pending: number; state: number }>("list_task_states", TASK_STATES_TEXT, [
-    p.tenantId,
-    p.runId,
-  ]);
+  const rows = await db.rows<{ ordinal: number; pending: number; state: number }>(
+    "list_task_states",
+    TASK_STATES_TEXT,
+    [p.tenantId, p.runId],
+  );
   const states = new Uint8Array(p.taskCount);
   const pending = new Int32Array(p.taskCount);
   for (const row of rows) {

@@ -58,11 +58,5 @@ export const reopenTasks = (
   UPDATE task SET pending = wanted.pending, unsuccessful = wanted.unsuccessful, state = wanted.state
   FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS wanted (id, pending, unsuccessful, state)
   WHERE task.tenant_id = $1 AND task.id = wanted.id`,
-    [
-      p.tenantId,
-      int8Array(p.taskIds),
-      int4Array(p.pending),
-      int4Array(p.unsuccessful),
-      int4Array(p.states),
-    ],
+    [p.tenantId, int8Array(p.taskIds), int4Array(p.pending), int4Array(p.unsuccessful), int4Array(p.states)],
   );

@@ -1,0 +1,58 @@
+import { runIdOf } from "@runmesh/domain/ids";
+import { MESH_ERROR_TYPES } from "@runmesh/domain/retry";
+import type { Log } from "@runmesh/platform/log";
+import { createLoop, type Loop } from "@runmesh/platform/loop";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache } from "@runmesh/store/definition-cache";
+import { listOverdueStarts, takeOverdueStarts } from "@runmesh/store/overdue-starts";
+import { type LeaseError, settleRun } from "@runmesh/store/settle-run";
+import { tellLost } from "./tell-lost.ts";
+
+const BATCH = 500;
+
+const OVERDUE: LeaseError = {
+  type: MESH_ERROR_TYPES.SCHEDULE_TO_START,
+  message: Buffer.from("No worker started the task within schedule_to_start."),
+  retryable: false,
+  details: null,
+};
+
+/** Ends tasks that no worker took within schedule-to-start: DEAD, not retried. */
+export function createOverdueStarts(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
+  const { db, definitions, wakeups } = deps;
+
+  async function end(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<void> {
+    const outcome = await settleRun(
+      { db, definitions, random: Math.random },
+      {
+        tenantId,
+        runId,
+        ended: taskIds.map((taskId) => ({ taskId, fence: 0n, outcome: "TIMED_OUT", error: OVERDUE })),
+        lockLeases: (tx) => takeOverdueStarts(tx, { tenantId, taskIds }),
+        skipLocked: true,
+      },
+    );
+    if (outcome.kind !== "settled") return;
+    for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);
+    tellLost(wakeups, outcome.lost);
+    wakeups.notify(`run:${runId}`);
+    wakeups.notify("outbox");
+  }
+
+  return createLoop({
+    name: "overdue-starts",
+    intervalMs: 500,
+    log: deps.log,
+    async runOnce(signal) {
+      const overdue = await listOverdueStarts(db, { limit: BATCH });
+      const runs = Map.groupBy(overdue, (task) => `${task.tenant_id}/${runIdOf(task.task_id)}`);
+      for (const tasks of runs.values()) {
+        if (signal.aborted) return { again: false };
+        const taskIds = tasks.map((task) => task.task_id);
+        await end(tasks[0]!.tenant_id, runIdOf(taskIds[0]!), taskIds);
+      }
+      return { again: overdue.length === BATCH };
+    },
+  });
+}

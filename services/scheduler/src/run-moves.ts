@@ -1,0 +1,100 @@
+import type { Run } from "@runmesh/contracts/run/v1/run_pb";
+import { MeshError } from "@runmesh/domain/errors";
+import { ordinalOf, runIdOf } from "@runmesh/domain/ids";
+import { digestOf } from "@runmesh/platform/digest";
+import type { Principal } from "@runmesh/platform/principal";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache } from "@runmesh/store/definition-cache";
+import { endRun } from "@runmesh/store/end-run";
+import { type MoveOutcome, pauseRun, resumeRun } from "@runmesh/store/pause-run";
+import { type ReopenOutcome, reopenRun } from "@runmesh/store/reopen-run";
+import { findRun } from "@runmesh/store/runs";
+import { writeWholeRun } from "./run-message.ts";
+import { tellLost } from "./tell-lost.ts";
+
+interface Deps {
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+  readonly wakeups: Wakeups;
+}
+
+/** Moves of runs that people make, each with the hints that follow from it. */
+export class RunMoves {
+  readonly #deps: Deps;
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+  }
+
+  async cancel(principal: Principal, runId: bigint): Promise<Run> {
+    const { tenantId, name } = principal;
+    const outcome = await endRun(this.#deps.db, { tenantId, runId, as: "CANCELLED", principal: name });
+    if (outcome.kind === "missing") throw missing(runId);
+    if (outcome.state !== "CANCELLED") throw illegal(`run ${runId} has ended: it is ${outcome.state}`);
+    tellLost(this.#deps.wakeups, outcome.lost);
+    return this.#answer(tenantId, runId);
+  }
+
+  async pause({ tenantId, name }: Principal, runId: bigint): Promise<Run> {
+    const outcome = await pauseRun(this.#deps.db, { tenantId, runId, principal: name });
+    return this.#finish(tenantId, runId, outcome, "paused");
+  }
+
+  async resume({ tenantId, name }: Principal, runId: bigint): Promise<Run> {
+    const outcome = await resumeRun(this.#deps.db, { tenantId, runId, principal: name });
+    return this.#finish(tenantId, runId, outcome, "resumed");
+  }
+
+  async retry({ tenantId, name }: Principal, runId: bigint, requestId: string): Promise<Run> {
+    const digest = digestRequest("run.retry", requestId);
+    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, digest, reopen: "all" });
+    return this.#finish(tenantId, runId, outcome, "retried");
+  }
+
+  /** Replays one dead letter. Throws ILLEGAL_MOVE where it is none. */
+  async replay({ tenantId, name }: Principal, taskId: bigint, requestId: string): Promise<void> {
+    const runId = runIdOf(taskId);
+    const digest = digestRequest("task.replay", requestId);
+    const reopen = [ordinalOf(taskId)];
+    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, digest, reopen });
+    if (outcome.kind === "not_dead") throw illegal(`task ${taskId} is not DEAD`);
+    await this.#finish(tenantId, runId, outcome, "replayed");
+  }
+
+  /** Replays a dead letter; false where it is none any more: another replay, or its run's, came first. */
+  async replayIfDead({ tenantId, name }: Principal, taskId: bigint): Promise<boolean> {
+    const runId = runIdOf(taskId);
+    const reopen = [ordinalOf(taskId)];
+    const asked = { tenantId, runId, principal: name, digest: undefined, reopen };
+    let outcome = await reopenRun(this.#deps, asked);
+    if (outcome.kind === "refused") outcome = { kind: "not_dead" };
+    if (outcome.kind === "not_dead") return false;
+    await this.#finish(tenantId, runId, outcome, "replayed");
+    return true;
+  }
+
+  async #finish(tenantId: number, runId: bigint, outcome: MoveOutcome | ReopenOutcome, verb: string): Promise<Run> {
+    if (outcome.kind === "missing") throw missing(runId);
+    if (outcome.kind === "refused") throw illegal(`run ${runId} is ${outcome.state} and cannot be ${verb}`);
+    if (outcome.kind === "done") {
+      for (const route of outcome.wokenRoutes) this.#deps.wakeups.notify(`ready:${route}`);
+    }
+    return this.#answer(tenantId, runId);
+  }
+
+  async #answer(tenantId: number, runId: bigint): Promise<Run> {
+    this.#deps.wakeups.notify("outbox");
+    this.#deps.wakeups.notify(`run:${runId}`);
+    const row = await findRun(this.#deps.db, { tenantId, runId });
+    if (row === undefined) throw missing(runId);
+    return writeWholeRun(this.#deps, tenantId, row, false);
+  }
+}
+
+const missing = (runId: bigint) => new MeshError("NOT_FOUND", `no run ${runId}`);
+const illegal = (message: string) => new MeshError("ILLEGAL_MOVE", message);
+
+function digestRequest(move: string, requestId: string): string | undefined {
+  return requestId === "" ? undefined : digestOf(`${move}:${requestId}`);
+}
