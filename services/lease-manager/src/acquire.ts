@@ -41,7 +41,7 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024 - 256 * 1024;
 export async function acquire(deps: AcquireDeps, p: Acquire): Promise<LeasedTask[]> {
   const { session, signal } = p;
   const deadline = performance.now() + p.waitMs;
-  if (p.acquireId !== undefined) {
+  if (p.acquireId !== undefined && session.repeatsAcquire(p.acquireId)) {
     const again = await findAgain(deps, session, p.acquireId);
     if (again.length > 0) return again;
   }

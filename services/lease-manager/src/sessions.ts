@@ -23,10 +23,13 @@ export class Session {
   /** Leases handed out here and not ended: what the stream tells the loss of. */
   readonly held = new Map<bigint, HeldLease>();
   usedAt = performance.now();
+  /** Request ids of late acquires; all of them, where the session began here. */
+  readonly #acquires: Set<string>;
+  readonly #beganHere: boolean;
   #routeIds: number[] = [];
   #routesSeen = 0;
 
-  constructor(tenantId: number, token: string, row: SessionRow) {
+  constructor(tenantId: number, token: string, row: SessionRow, before: Session | "new" | undefined) {
     this.tenantId = tenantId;
     this.id = row.id;
     this.token = token;
@@ -38,6 +41,17 @@ export class Session {
       queues: new Set(row.queues),
       capabilities: new Set(row.capabilities),
     };
+    this.#beganHere = before === "new" || (before?.#beganHere ?? false);
+    this.#acquires = before instanceof Session ? before.#acquires : new Set();
+    if (before instanceof Session) for (const [taskId, lease] of before.held) this.held.set(taskId, lease);
+  }
+
+  /** Whether an earlier acquire may have had this id, so that its leases are worth a look; notes the id. */
+  repeatsAcquire(acquireId: string): boolean {
+    const repeats = !this.#beganHere || this.#acquires.has(acquireId);
+    this.#acquires.add(acquireId);
+    if (this.#acquires.size > MAX_ACQUIRES) this.#acquires.delete(this.#acquires.values().next().value!);
+    return repeats;
   }
 
   async routeIds(table: RouteTable): Promise<readonly number[]> {
@@ -60,6 +74,8 @@ export interface Announcement {
   readonly leaseMs: number;
 }
 
+/** An acquire is repeated within seconds; a worker makes some hundreds a second at most. */
+const MAX_ACQUIRES = 2_000;
 const IDLE_MS = 20 * 60_000;
 const MAX_SESSIONS = 100_000;
 
@@ -75,7 +91,7 @@ export class Sessions {
   async open(tenantId: number, announced: Announcement): Promise<Session> {
     const token = randomBytes(24).toString("base64url");
     const row = await insertSession(this.#db, { tenantId, tokenHash: hashToken(token), ...announced });
-    return this.#keep(new Session(tenantId, token, row));
+    return this.#keep(new Session(tenantId, token, row, "new"));
   }
 
   /** Takes a session up again with a new epoch. Throws SESSION_CLOSED. */
@@ -83,9 +99,7 @@ export class Sessions {
     const tokenHash = hashToken(token);
     const row = await resumeSession(this.#db, { tenantId, sessionId, tokenHash, ...announced });
     if (row === undefined) throw closed(sessionId);
-    const session = new Session(tenantId, token, row);
-    const before = this.#known.get(sessionId);
-    if (before !== undefined) for (const [taskId, lease] of before.held) session.held.set(taskId, lease);
+    const session = new Session(tenantId, token, row, this.#known.get(sessionId));
     return this.#keep(session);
   }
 
@@ -98,7 +112,7 @@ export class Sessions {
     }
     const row = await findSession(this.#db, { tenantId, sessionId, tokenHash: hashToken(token) });
     if (row === undefined) throw closed(sessionId);
-    return this.#keep(new Session(tenantId, token, row));
+    return this.#keep(new Session(tenantId, token, row, undefined));
   }
 
   /** Forgets a session that is closed in the database. */

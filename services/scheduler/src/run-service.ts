@@ -12,6 +12,7 @@ import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import { findRun, listRuns, type RunFilter } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
+import type { OutboxGauge } from "./outbox-gauge.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
@@ -22,6 +23,7 @@ const MAX_STARTS = 1_000;
 export interface RunServiceDeps extends StartDeps {
   readonly history: HistoryReader;
   readonly moves: RunMoves;
+  readonly gauge: OutboxGauge;
   readonly wakeups: Wakeups;
 }
 
@@ -31,6 +33,7 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
+    await deps.gauge.refuseWhenFull();
     const traceparent = readTraceparent(context);
     const started = await startRequestedRuns(deps, tenantId, name, requests, traceparent);
     wakeRoots(wakeups, started);

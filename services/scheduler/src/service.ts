@@ -9,6 +9,7 @@ import type { Db } from "@runmesh/store/db";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { RunIds } from "@runmesh/store/run-ids";
 import { HistoryReader } from "./history-reader.ts";
+import { OutboxGauge } from "./outbox-gauge.ts";
 import { createOverdueStarts } from "./overdue-starts.ts";
 import { createPromoter } from "./promoter.ts";
 import { Registry } from "./registry.ts";
@@ -37,7 +38,17 @@ export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Sc
   const registry = new Registry(db);
   const history = new HistoryReader(db);
   const moves = new RunMoves({ db, definitions, wakeups });
-  const runs = createRunService({ db, hot, definitions, registry, runIds: new RunIds(db), history, moves, wakeups });
+  const runs = createRunService({
+    db,
+    hot,
+    definitions,
+    registry,
+    runIds: new RunIds(db),
+    history,
+    moves,
+    gauge: new OutboxGauge(db),
+    wakeups,
+  });
   const loops = composeServices("scheduler", [
     createPromoter({ db: hot, wakeups, log }),
     createRunTimers({ db, definitions, wakeups, log }),
