@@ -1,10 +1,12 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import { adviseOnMissing, findMissingSuites } from "./services/internal/testing/src/tools.ts";
+import { provideTools } from "./services/internal/testing/src/tool-cache.ts";
+import { adviseOnMissing, findMissingSuites, findNeededTools } from "./services/internal/testing/src/tools.ts";
 
 const root = fileURLToPath(new URL(".", import.meta.url));
 const WITH_SERVERS = "tests/{integration,faults,interop,e2e}/**/*.test.ts";
 
+provideTools(findNeededTools(root, WITH_SERVERS), { install: process.env.CI === "true" });
 const missing = findMissingSuites(root, WITH_SERVERS);
 if (missing.length > 0) console.error(adviseOnMissing(missing));
 

@@ -14,7 +14,7 @@ test("a suite whose tool is missing is named with what to install", () => {
 
   expect(missing).toEqual([{ file: "a.test.ts", tool: "grpcurl" }]);
   expect(adviseOnMissing(missing)).toBe(
-    "Suites left out: 1; to run them install grpcurl (go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest)",
+    "Suites left out: 1; to run them install grpcurl (go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4)",
   );
   expect(() => requireTool("grpcurl")).toThrow("go install");
 });

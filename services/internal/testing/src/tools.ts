@@ -2,8 +2,8 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
 /** Programs that some suites need and npm does not bring, and how to get each. */
-const TOOLS = {
-  grpcurl: "go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest",
+export const TOOLS = {
+  grpcurl: "go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4",
   "grpc-health-probe": "go install github.com/grpc-ecosystem/grpc-health-probe@latest",
   "redis-server": "apt-get install redis-server",
   java: "apt-get install default-jre-headless",
@@ -34,6 +34,11 @@ export function hasTool(tool: Tool): boolean {
 /** Throws with how to install it. For a suite that is collected only where its tool is, this is a second line. */
 export function requireTool(tool: Tool): void {
   if (!hasTool(tool)) throw new Error(`${tool} is missing; install it: ${TOOLS[tool]}`);
+}
+
+/** Every tool that the suites below `root` ask for. */
+export function findNeededTools(root: string, pattern: string): Tool[] {
+  return globSync(pattern, { cwd: root }).flatMap((file) => neededTools(readFileSync(join(root, file), "utf8"), file));
 }
 
 /** The suites below `root` that cannot run here. */
