@@ -41,7 +41,7 @@ export class Session {
       queues: new Set(row.queues),
       capabilities: new Set(row.capabilities),
     };
-    this.#beganHere = before === "new" || (before?.#beganHere ?? false);
+    this.#beganHere = before === "new" || (before instanceof Session && before.#beganHere);
     this.#acquires = before instanceof Session ? before.#acquires : new Set();
     if (before instanceof Session) for (const [taskId, lease] of before.held) this.held.set(taskId, lease);
   }
