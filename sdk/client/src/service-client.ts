@@ -31,7 +31,7 @@ export function createServiceClient<S extends DescService>(
       method.methodKind === "unary"
         ? (request: object, options?: CallOptions) =>
             repeat(call, withRequestId(method.input, request), policy, options ?? {})
-        : (request: object, options?: CallOptions) => translated(call(request, options) as AsyncIterable<unknown>);
+        : (request: object, options?: CallOptions) => translated(call, request, options ?? {});
     return [method.localName, wrapped];
   });
   return Object.fromEntries(methods) as Client<S>;
@@ -56,11 +56,16 @@ async function repeat(call: AnyCall, request: object, policy: CallPolicy, option
   }
 }
 
-async function* translated(stream: AsyncIterable<unknown>): AsyncGenerator<unknown> {
+/** A stream that its reader leaves is cancelled, which the generated client would not do. */
+async function* translated(call: AnyCall, request: object, options: CallOptions): AsyncGenerator<unknown> {
+  const left = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, left.signal]) : left.signal;
   try {
-    yield* stream;
+    yield* call(request, { ...options, signal }) as AsyncIterable<unknown>;
   } catch (thrown) {
     throw readCallError(thrown);
+  } finally {
+    left.abort();
   }
 }
 

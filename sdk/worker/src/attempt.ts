@@ -146,6 +146,12 @@ export class Attempt implements TaskContext {
   }
 }
 
+export function byFence(attempts: Iterable<Attempt>): Map<bigint, Attempt> {
+  const index = new Map<bigint, Attempt>();
+  for (const attempt of attempts) index.set(attempt.lease.fence, attempt);
+  return index;
+}
+
 function durationMs(duration: { readonly seconds: bigint; readonly nanos: number }): number {
   return Number(duration.seconds) * 1_000 + duration.nanos / 1e6;
 }

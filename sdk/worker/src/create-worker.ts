@@ -1,7 +1,7 @@
 import { hostname } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { type AnyWorkflow, connect, type Handler, MeshError } from "@runmesh/client";
-import { createServiceClient, createTransport } from "@runmesh/client/internal";
+import { backoffMs, createServiceClient, createTransport, isTransient } from "@runmesh/client/internal";
 import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import type { Attempt } from "./attempt.ts";
 import { monotonicMs } from "./clock.ts";
@@ -100,9 +100,9 @@ export function createWorker(options: WorkerOptions): RunMeshWorker {
       runner.accept(tasks, thread.hold(session, tasks, until), until);
       if (stopping !== undefined) runner.releaseQueued();
     },
-    answered(fences) {
-      thread?.drop(fences);
-      runner.forget(fences);
+    answered(attempts) {
+      thread?.drop(attempts.map((attempt) => attempt.lease.fence));
+      runner.forget(attempts);
     },
     closed: (sessionId) => thread?.closed(sessionId),
     onTrouble: (message) => say("warn", message),
@@ -150,9 +150,7 @@ export function createWorker(options: WorkerOptions): RunMeshWorker {
           runner.loseAll();
           exchange.discard();
         },
-        onLost(leases) {
-          for (const [fence, cause] of leases) runner.lose(fence, cause);
-        },
+        onLost: (leases) => runner.lose(leases),
         onRenewed: () => runner.pump(),
         onLogged: ({ lines }) => sweeper.logged(lines),
         onUnlogged: ({ lines }) => sweeper.unlogged(lines),
@@ -165,7 +163,16 @@ export function createWorker(options: WorkerOptions): RunMeshWorker {
   async function register(): Promise<void> {
     if (!options.workflows?.length) return;
     const mesh = connect(options);
-    await Promise.all(options.workflows.map((workflow) => mesh.register(workflow)));
+    for (let attempt = 1; stopping === undefined; attempt++) {
+      try {
+        await Promise.all(options.workflows.map((workflow) => mesh.register(workflow)));
+        break;
+      } catch (error) {
+        if (!(error instanceof MeshError) || !isTransient(error)) throw error;
+        say("warn", `registering workflows: ${error.reason}: ${error.message}`);
+        await delay(backoffMs(attempt, error));
+      }
+    }
     mesh.close();
   }
 

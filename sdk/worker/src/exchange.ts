@@ -18,6 +18,7 @@ import type {
   ReleasedTask,
 } from "@runmesh/contracts/lease/v1/lease_pb";
 import {
+  type ExchangeRequest,
   ExchangeRequestSchema,
   type ExchangeResponse,
   type LeaseService,
@@ -36,7 +37,7 @@ export interface ExchangeOptions {
   /** Takes the leases of an answer; they are trusted until then. */
   accept(session: Session, tasks: readonly LeasedTask[], trustedUntil: number): void;
   /** The reports of these were answered. */
-  answered(fences: readonly bigint[]): void;
+  answered(attempts: readonly Attempt[]): void;
   closed(sessionId: bigint): void;
   onTrouble(message: string): void;
 }
@@ -136,7 +137,7 @@ export function createExchange(options: ExchangeOptions): Exchange {
           failures = 0;
           asked -= max;
           max = 0;
-          if (options.session() === session) take(session, request, answer, sentAt);
+          if (options.session() === session) take(session, { request, reports }, answer, sentAt);
           return;
         } catch (thrown) {
           if (signal.aborted) return;
@@ -145,7 +146,7 @@ export function createExchange(options: ExchangeOptions): Exchange {
           const text = `exchanging tasks: ${error.reason}: ${error.message}`;
           if (FINAL.has(error.reason)) {
             options.onTrouble(`${text}; ${reports.length} reports are dropped`);
-            options.answered(reports.map((report) => report.fence));
+            options.answered(reports.map((report) => report.attempt));
             await delay(backoffMs(10), undefined, { signal }).catch(() => undefined);
             return;
           }
@@ -158,29 +159,24 @@ export function createExchange(options: ExchangeOptions): Exchange {
     }
   }
 
-  function take(
-    session: Session,
-    request: ReturnType<typeof sorted> & { max: number },
-    answer: ExchangeResponse,
-    sentAt: number,
-  ): void {
-    readResults(request.completed, answer.completed);
-    readResults(request.failed, answer.failed);
-    readResults(request.released, answer.released);
-    if (request.max > 0) backlog = answer.tasks.length === request.max;
+  function take(session: Session, sent: Sent, answer: ExchangeResponse, sentAt: number): void {
+    readResults(sent.request.completed, answer.completed);
+    readResults(sent.request.failed, answer.failed);
+    readResults(sent.request.released, answer.released);
+    if (sent.reports.length > 0) options.answered(sent.reports.map((report) => report.attempt));
+    if (sent.request.max > 0) backlog = answer.tasks.length === sent.request.max;
     if (answer.tasks.length === 0) return;
     options.accept(session, answer.tasks, sentAt + session.leaseMs - marginMs(session.leaseMs));
   }
 
-  function readResults(items: readonly Report[], results: readonly ItemResult[]): void {
-    if (items.length === 0) return;
-    for (const [i, item] of items.entries()) {
+  function readResults(items: readonly Report["message"][], results: readonly ItemResult[]): void {
+    for (let i = 0; i < items.length; i++) {
       const error = results[i]?.error;
       if (error === undefined) continue;
-      const refused = readErrorDetail(error);
-      options.onTrouble(`the report of task ${item.taskId}, fence ${item.fence}, is refused: ${refused.reason}`);
+      const { taskId, fence } = items[i]!;
+      const { reason } = readErrorDetail(error);
+      options.onTrouble(`the report of task ${taskId}, fence ${fence}, is refused: ${reason}`);
     }
-    options.answered(items.map((item) => item.fence));
   }
 
   return {
@@ -207,14 +203,19 @@ export function createExchange(options: ExchangeOptions): Exchange {
   };
 }
 
+interface Sent {
+  readonly request: ExchangeRequest;
+  readonly reports: readonly Report[];
+}
+
 function sorted(reports: readonly Report[]) {
   const completed: CompletedTask[] = [];
   const failed: FailedTask[] = [];
   const released: ReleasedTask[] = [];
-  for (const report of reports) {
-    if (report.$typeName === "runmesh.lease.v1.CompletedTask") completed.push(report);
-    else if (report.$typeName === "runmesh.lease.v1.FailedTask") failed.push(report);
-    else released.push(report);
+  for (const { message } of reports) {
+    if (message.$typeName === "runmesh.lease.v1.CompletedTask") completed.push(message);
+    else if (message.$typeName === "runmesh.lease.v1.FailedTask") failed.push(message);
+    else released.push(message);
   }
   return { completed, failed, released };
 }

@@ -6,7 +6,12 @@ import type { Attempt } from "./attempt.ts";
 import type { Outcome } from "./outcome.ts";
 import { writeLine } from "./renewal-protocol.ts";
 
-export type Report = CompletedTask | FailedTask | ReleasedTask;
+export interface Report {
+  readonly attempt: Attempt;
+  readonly message: ReportMessage;
+}
+
+type ReportMessage = CompletedTask | FailedTask | ReleasedTask;
 
 /** Limits of one call; the bytes leave room below 4 MiB. */
 const MAX_ITEMS = 1_000;
@@ -14,6 +19,10 @@ const MAX_BYTES = 3.5 * 1024 * 1024;
 const NO_LINES: LogLine[] = [];
 
 export function writeReport(attempt: Attempt, outcome: Exclude<Outcome, { kind: "dropped" }>): Report {
+  return { attempt, message: writeMessage(attempt, outcome) };
+}
+
+function writeMessage(attempt: Attempt, outcome: Exclude<Outcome, { kind: "dropped" }>): ReportMessage {
   const { taskId, fence } = attempt.lease;
   switch (outcome.kind) {
     case "completed":
@@ -59,7 +68,7 @@ function linesOf(attempt: Attempt): LogLine[] {
 }
 
 /** About what it takes on the wire. */
-function sizeOf(report: Report): number {
+function sizeOf({ message: report }: Report): number {
   if (report.$typeName === "runmesh.lease.v1.ReleasedTask") return 32;
   let bytes = 64;
   for (const line of report.log) bytes += line.message.length * 3 + 32;

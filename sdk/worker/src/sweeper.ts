@@ -1,11 +1,11 @@
-import type { Attempt } from "./attempt.ts";
+import { type Attempt, byFence } from "./attempt.ts";
 import { monotonicMs } from "./clock.ts";
 import type { Line, ToThread } from "./renewal-protocol.ts";
 
 type Tell = Omit<Extract<ToThread, { kind: "tell" }>, "kind">;
 
 export interface SweeperOptions {
-  readonly held: ReadonlyMap<bigint, Attempt>;
+  readonly held: ReadonlySet<Attempt>;
   trustedUntil(attempt: Attempt): number;
   tell(message: Tell): void;
   onSwept(): void;
@@ -57,7 +57,7 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     let withinMs = TELL_WITHIN_MS;
     let nextAt = now + SWEEP_MS;
     longestMs = 0;
-    for (const attempt of options.held.values()) {
+    for (const attempt of options.held) {
       if (attempt.state !== "running") continue;
       longestMs = Math.max(longestMs, now - attempt.startedAt);
       if (attempt.lost) continue;
@@ -87,16 +87,18 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     },
     wakeAt,
     logged(lines) {
+      const attempts = byFence(options.held);
       for (const [fence, count] of lines) {
-        const attempt = options.held.get(fence);
+        const attempt = attempts.get(fence);
         if (attempt?.state !== "running") continue;
         attempt.lines.splice(0, count);
         attempt.linesTold -= count;
       }
     },
     unlogged(lines) {
+      const attempts = byFence(options.held);
       for (const [fence, again] of lines) {
-        const attempt = options.held.get(fence);
+        const attempt = attempts.get(fence);
         if (attempt?.state !== "running") continue;
         // The thread keeps them too, in this order, before those that it was told since.
         attempt.lines.unshift(...again);

@@ -6,7 +6,7 @@
 import type { Handler } from "@runmesh/client";
 import type { LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
 import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
-import { Attempt } from "./attempt.ts";
+import { Attempt, byFence } from "./attempt.ts";
 import { monotonicMs } from "./clock.ts";
 import { type Outcome, outcomeOfResult, outcomeOfThrown } from "./outcome.ts";
 import { runHandler } from "./run-handler.ts";
@@ -25,7 +25,7 @@ export interface RunnerOptions {
 }
 
 export interface TaskRunner {
-  readonly held: ReadonlyMap<bigint, Attempt>;
+  readonly held: ReadonlySet<Attempt>;
   readonly running: number;
   readonly queued: number;
   /** When the first of the queue came; undefined while it is empty. */
@@ -35,10 +35,10 @@ export interface TaskRunner {
   accept(leases: readonly LeasedTask[], batch: number, trustedUntil: number): void;
   /** Starts what there is room for. */
   pump(): void;
-  lose(fence: bigint, cause: number): void;
+  lose(leases: readonly (readonly [fence: bigint, cause: number])[]): void;
   loseAll(): void;
   /** The reports of these were answered. */
-  forget(fences: readonly bigint[]): void;
+  forget(attempts: readonly Attempt[]): void;
   /** Gives back what has not been started. */
   releaseQueued(): void;
   abortRunning(): void;
@@ -51,7 +51,8 @@ export interface TaskRunner {
 const decoder = new TextDecoder();
 
 export function createTaskRunner(options: RunnerOptions): TaskRunner {
-  const held = new Map<bigint, Attempt>();
+  // Attempts themselves, since looking up a fence, a bigint, costs more than the few times it is needed.
+  const held = new Set<Attempt>();
   const waiters: (() => void)[] = [];
   let queue: Attempt[] = [];
   let running = 0;
@@ -102,7 +103,7 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
 
   function report(attempt: Attempt, outcome: Outcome): void {
     attempt.state = "reporting";
-    if (outcome.kind === "dropped") held.delete(attempt.lease.fence);
+    if (outcome.kind === "dropped") held.delete(attempt);
     else options.report(attempt, outcome);
   }
 
@@ -110,7 +111,7 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
     if (attempt.state === "reporting") return;
     attempt.lost = true;
     if (attempt.state === "queued") {
-      held.delete(attempt.lease.fence);
+      held.delete(attempt);
       return;
     }
     attempt.abort(ABORT_CAUSES.get(cause) ?? "lease_lost");
@@ -134,25 +135,28 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
       const now = monotonicMs();
       for (const lease of leases) {
         const attempt = new Attempt(lease, batch, trustedUntil, now);
-        held.set(lease.fence, attempt);
+        held.add(attempt);
         queue.push(attempt);
       }
       pump();
     },
     pump,
-    lose(fence, cause) {
-      const attempt = held.get(fence);
-      if (attempt !== undefined) lose(attempt, cause);
+    lose(leases) {
+      const attempts = byFence(held);
+      for (const [fence, cause] of leases) {
+        const attempt = attempts.get(fence);
+        if (attempt !== undefined) lose(attempt, cause);
+      }
     },
     loseAll() {
-      for (const attempt of held.values()) {
-        if (attempt.state === "reporting") held.delete(attempt.lease.fence);
+      for (const attempt of held) {
+        if (attempt.state === "reporting") held.delete(attempt);
         else lose(attempt, LostLease_Cause.EXPIRED);
       }
       queue = [];
     },
-    forget(fences) {
-      for (const fence of fences) held.delete(fence);
+    forget(attempts) {
+      for (const attempt of attempts) held.delete(attempt);
     },
     releaseQueued() {
       const released = queue.filter((attempt) => !attempt.lost);
@@ -160,10 +164,10 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
       for (const attempt of released) report(attempt, { kind: "released" });
     },
     abortRunning() {
-      for (const attempt of held.values()) if (attempt.state === "running") attempt.abort("stopping");
+      for (const attempt of held) if (attempt.state === "running") attempt.abort("stopping");
     },
     releaseRunning() {
-      for (const attempt of held.values()) {
+      for (const attempt of held) {
         // The word that an exclusive task's handler has ended would be a lie.
         if (attempt.state === "running" && !attempt.lease.exclusive) report(attempt, { kind: "released" });
       }
