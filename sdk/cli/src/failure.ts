@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { printable, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -32,7 +33,16 @@ const AWAY = new Set(["UNAVAILABLE", "CANCELLED"]);
 export function describeFailure(error: unknown, url: string): Failure {
   if (error instanceof UsageError) return fault(EXIT.WRONG_USAGE, "WRONG_USAGE", error.message, error.advice);
   if (isRefusal(error)) return describeRefusal(error, url);
-  return fault(EXIT.FAULT, "FAULT", error instanceof Error ? (error.stack ?? error.message) : String(error));
+  const address = findTakenAddress(error);
+  if (address !== undefined) {
+    return fault(
+      EXIT.REFUSED,
+      "ALREADY_EXISTS",
+      `${address} is taken by another program`,
+      "Give another --port, or 0.",
+    );
+  }
+  return fault(EXIT.FAULT, "FAULT", inspect(error));
 }
 
 export function printFailure(failure: Failure, terminal: Terminal, json: boolean): void {
@@ -42,7 +52,10 @@ export function printFailure(failure: Failure, terminal: Terminal, json: boolean
     return;
   }
   terminal.note(exitCode === EXIT.FAULT ? message : `runmesh: ${reason}: ${printable(message)}`);
-  for (const { field, description } of violations) terminal.note(`  ${printable(`${field}: ${description}`)}`);
+  for (const { field, description } of violations) {
+    const line = `${field}: ${description}`;
+    if (line !== message) terminal.note(`  ${printable(line)}`);
+  }
   if (advice !== "") terminal.note(`  ${printable(advice)}`);
   if (requestId !== "") terminal.note(`  request id ${printable(requestId)}`);
 }
@@ -59,6 +72,15 @@ function describeRefusal(error: Refusal, url: string): Failure {
     advice: unheard ? "Start a mesh with `runmesh dev`, or name another by --url or RUNMESH_URL." : error.advice,
     requestId,
   };
+}
+
+/** The address that could not be listened on, where that is what began it. */
+function findTakenAddress(error: unknown): string | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const { code, address, port } = cause as NodeJS.ErrnoException & { address?: string; port?: number };
+    if (code === "EADDRINUSE") return `${address}:${port}`;
+  }
+  return undefined;
 }
 
 function isRefusal(error: unknown): error is Refusal {

@@ -1,7 +1,7 @@
 /**
  * 1. Every change after the first snapshot is told once, in order, whatever number of streams it takes.
  * 2. It ends with the run, or with the signal; a stream that breaks or falls silent is replaced, a bounded number of
- *    times without news in between.
+ *    times without news in between. Where nothing was ever heard, the first failure ends it: the URL may be wrong.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Mesh } from "@runmesh/client";
@@ -10,7 +10,7 @@ import { type Run, Run_State, type RunChange } from "@runmesh/contracts/run/v1/r
 
 /** The server says something each 10 s: nothing for longer, and the stream is dead. */
 const SILENCE_MS = 25_000;
-const MAX_RESTARTS = 20;
+const MAX_RESTARTS = 10;
 
 export interface Follow {
   readonly runId: bigint;
@@ -34,20 +34,22 @@ export async function followRun(mesh: Mesh, follow: Follow): Promise<Run> {
     if (change.sequence > after) after = change.sequence;
   }
 
+  let heard = false;
   for (let restarts = 0; ; ) {
     let failure: InstanceType<typeof MeshError> | undefined;
     try {
       for await (const change of readStream(mesh, runId, after, signal)) {
+        heard = true;
         restarts = 0;
         tell(change);
       }
+      const { run } = await mesh.runs.getRun({ runId }, { signal });
+      if (run !== undefined && hasEnded(run) && run.sequence <= after) return run;
     } catch (error) {
       const resumable = error instanceof MeshError && (isTransient(error) || RESUMABLE.has(error.reason));
-      if (signal.aborted || !resumable || restarts >= MAX_RESTARTS) throw error;
+      if (signal.aborted || !resumable || !heard || restarts >= MAX_RESTARTS) throw error;
       failure = error;
     }
-    const { run } = await mesh.runs.getRun({ runId }, { signal });
-    if (run !== undefined && hasEnded(run) && run.sequence <= after) return run;
     await delay(backoffMs(++restarts, failure), undefined, { signal });
   }
 }

@@ -88,6 +88,19 @@ test("a second dev on a folder exits 4 and names where the first is", async () =
   });
 });
 
+test("a port that is taken exits 4 and says so", async () => {
+  const cause = Object.assign(new Error("listen"), { code: "EADDRINUSE", address: "127.0.0.1", port: 7400 });
+  fake.refusal = new Error("gateway did not start", { cause });
+
+  const result = await runCli(["dev"]);
+
+  expect(result).toEqual({
+    exitCode: 4,
+    stdout: [],
+    stderr: ["runmesh: ALREADY_EXISTS: 127.0.0.1:7400 is taken by another program", "  Give another --port, or 0."],
+  });
+});
+
 test.each([
   [[], 0, ["All is well."]],
   [[finding("warning")], 0, ["warning: orphan: 2", "  task 7", "  Look at it."]],
