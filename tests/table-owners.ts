@@ -1,0 +1,34 @@
+/**
+ * The files of services/internal/store/src that write each table. Any file there may read any table; a write from a file
+ * that is not named here is either in the wrong file or belongs in this list and in ARCHITECTURE.md.
+ */
+export const TABLE_WRITERS: Readonly<Record<string, readonly string[]>> = {
+  attempt: ["attempts", "complete-leases", "release-leases"],
+  attempt_log: ["attempt-logs"],
+  audit: ["audit"],
+  bus_message: ["bus-messages"],
+  bus_subscription: ["bus-messages"],
+  definition: ["definitions"],
+  duty: ["bus-messages"],
+  held: ["held", "places", "release-leases"],
+  lane_group: ["lane-groups"],
+  lease: ["complete-leases", "leases", "lock-leases", "ready", "release-leases"],
+  outbox: ["complete-leases", "outbox", "outbox-parked", "outbox-write", "start-runs"],
+  outbox_parked: ["outbox-parked"],
+  ready: ["complete-leases", "held", "overdue-starts", "places", "ready", "release-leases", "start-runs"],
+  request: ["requests"],
+  route: ["routes"],
+  run: ["complete-leases", "runs", "start-runs"],
+  run_event: ["outbox-write"],
+  run_timer: ["run-timers", "runs", "start-runs"],
+  scheduled: ["held", "places"],
+  session: ["sessions"],
+  start_key: ["start-runs"],
+  suspended: ["places"],
+  task: ["complete-leases", "start-runs", "tasks"],
+  tenant: [],
+  workflow: ["workflows"],
+};
+
+/** The places a waiting task may stand in: two files name them by parameter. */
+export const PLACES = ["suspended", "held", "scheduled", "ready"];
