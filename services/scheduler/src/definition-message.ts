@@ -1,5 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import {
+  type Concurrency as ConcurrencyMessage,
   type Definition as DefinitionMessage,
   DefinitionSchema,
   OnConflict,
@@ -9,6 +10,7 @@ import {
 } from "@runmesh/contracts/workflow/v1/workflow_pb";
 import type * as domain from "@runmesh/domain/definition";
 import { formatDuration } from "@runmesh/domain/duration";
+import { invalidField } from "@runmesh/domain/errors";
 import { readPayload } from "@runmesh/platform/payload";
 
 const WHEN: Record<When, domain.When | undefined> = {
@@ -36,12 +38,9 @@ export function readDefinition(message: DefinitionMessage, field: string): domai
     tasks: message.tasks.map((task, i) => readTask(task, `${field}.tasks[${i}]`)),
     output: readPayload(message.outputPayload, `${field}.output`),
     deadline: message.deadline,
-    onFailure: ON_FAILURE[message.onFailure],
+    onFailure: choose(ON_FAILURE, message.onFailure, `${field}.on_failure`),
     maxParallel: message.maxParallel,
-    concurrency: message.concurrency && {
-      ...message.concurrency,
-      onConflict: ON_CONFLICT[message.concurrency.onConflict],
-    },
+    concurrency: readConcurrency(message.concurrency, `${field}.concurrency`),
   };
 }
 
@@ -64,11 +63,20 @@ function readTask(task: TaskMessage, field: string): domain.TaskDefinitionInput 
     priority: task.priority,
     queue: task.queue || undefined,
     requires: task.requires,
-    concurrency: task.concurrency && { ...task.concurrency, onConflict: ON_CONFLICT[task.concurrency.onConflict] },
+    concurrency: readConcurrency(task.concurrency, `${field}.concurrency`),
     exclusive: task.exclusive,
-    when: WHEN[task.when],
+    when: choose(WHEN, task.when, `${field}.when`),
     allowFailure: task.allowFailure,
   };
+}
+
+const readConcurrency = (message: ConcurrencyMessage | undefined, field: string) =>
+  message && { ...message, onConflict: choose(ON_CONFLICT, message.onConflict, `${field}.on_conflict`) };
+
+/** The wire carries any number for an enum; one that means nothing here is refused, not taken for the default. */
+function choose<K extends number, V>(table: Record<K, V | undefined>, value: K, field: string): V | undefined {
+  if (Object.hasOwn(table, value)) return table[value];
+  throw invalidField(field, `${value} is no value of this version`);
 }
 
 const findKey = <K extends number, V>(table: Record<K, V | undefined>, wanted: V): K =>
