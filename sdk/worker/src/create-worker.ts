@@ -95,8 +95,10 @@ export function createWorker(options: WorkerOptions): RunMeshWorker {
     client,
     session: () => thread?.current,
     room: () => slots + prefetch() - runner.running - runner.queued,
-    accept(session, tasks, until) {
+    accept(session, tasks, sentUntil) {
       if (thread === undefined) return;
+      // Not to be started before a renewal has confirmed them.
+      const until = sweeper.hasStalled ? 0 : sentUntil;
       runner.accept(tasks, thread.hold(session, tasks, until), until);
       if (stopping !== undefined) runner.releaseQueued();
     },

@@ -14,6 +14,11 @@ export interface SweeperOptions {
 export interface Sweeper {
   /** How long the longest of the running handlers had run at the last sweep. */
   readonly longestMs: number;
+  /**
+   * The event loop was blocked just now: what it reads may have waited for long, unknown to the renewal thread, and
+   * been given back by the server meanwhile.
+   */
+  readonly hasStalled: boolean;
   start(): void;
   stop(): void;
   /** Some attempt may time out then. */
@@ -31,6 +36,7 @@ interface Told {
 }
 
 const SWEEP_MS = 250;
+const STALL_MS = 1_000;
 /** "Started" and log lines reach the server within a second; tasks that are shorter never need to be told. */
 const TELL_WITHIN_MS = 1_000 - SWEEP_MS;
 
@@ -43,6 +49,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   let dueAt = Number.POSITIVE_INFINITY;
   let longestMs = 0;
   let running = false;
+  let sweptAt = monotonicMs();
+  let stalledAt = Number.NEGATIVE_INFINITY;
 
   function wakeAt(at: number): void {
     if (!running || at >= dueAt) return;
@@ -54,6 +62,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   function sweep(): void {
     const now = monotonicMs();
     const told: Told = { started: [], progress: [], log: [] };
+    if (now - sweptAt > STALL_MS) stalledAt = now;
+    sweptAt = now;
     let withinMs = TELL_WITHIN_MS;
     let nextAt = now + SWEEP_MS;
     longestMs = 0;
@@ -77,8 +87,13 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     get longestMs() {
       return longestMs;
     },
+    get hasStalled() {
+      const now = monotonicMs();
+      return now - sweptAt > STALL_MS || now - stalledAt < STALL_MS;
+    },
     start() {
       running = true;
+      sweptAt = monotonicMs();
       wakeAt(monotonicMs() + SWEEP_MS);
     },
     stop() {
