@@ -1,0 +1,19 @@
+/** The client of the mesh, as a process of its own. */
+import { connect, type Mesh } from "@runmesh/client";
+import { serveCalls } from "../serve-calls.ts";
+import * as workloads from "../workloads.ts";
+
+let mesh: Mesh;
+
+serveCalls({
+  async start(url: string) {
+    mesh = connect({ url });
+    await mesh.register(workloads.single);
+    await mesh.register(workloads.chain);
+  },
+  submit: (load: workloads.SubmitLoad) => workloads.submit(mesh, load),
+  chains: (load: workloads.ChainLoad) => workloads.runChains(mesh, load),
+  fanOut: (width: number) => workloads.runFanOut(mesh, width),
+  latency: (count: number) => workloads.measureLatency(mesh, count),
+  stop: () => mesh.close(),
+});

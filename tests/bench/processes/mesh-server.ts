@@ -1,0 +1,16 @@
+/** The server of the mesh, as a process of its own. */
+import { type Standalone, startStandalone } from "@runmesh/standalone/standalone";
+import { serveCalls } from "../serve-calls.ts";
+
+let mesh: Standalone;
+
+serveCalls({
+  async start(databaseUrl: string) {
+    mesh = await startStandalone({ databaseUrl, port: 0, logLevel: "warn" });
+    return mesh.url;
+  },
+  relayed: () => mesh.relayed(),
+  doctor: () => mesh.doctor(),
+  memory: () => process.memoryUsage().rss,
+  stop: () => mesh.stop(),
+});
