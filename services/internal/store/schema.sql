@@ -1,6 +1,33 @@
 -- The schema that the migrations make, for review. Written by `npm run check:schema -- --write`; do not edit.
 -- Partitions are left out: they come and go with the runs.
 
+CREATE TABLE api_key (
+  tenant_id integer NOT NULL,
+  id text NOT NULL,
+  name text NOT NULL,
+  roles text[] NOT NULL,
+  scopes text[] NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  expires_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  rotated_until timestamp with time zone,
+  CONSTRAINT api_key_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),
+  CONSTRAINT api_key_pkey PRIMARY KEY (tenant_id, id),
+  CONSTRAINT api_key_id_key UNIQUE (id)
+);
+CREATE UNIQUE INDEX api_key_name ON public.api_key USING btree (tenant_id, name) WHERE (revoked_at IS NULL);
+
+CREATE TABLE api_key_secret (
+  tenant_id integer NOT NULL,
+  key_id text NOT NULL,
+  hash bytea NOT NULL,
+  until timestamp with time zone,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT api_key_secret_tenant_id_key_id_fkey FOREIGN KEY (tenant_id, key_id) REFERENCES api_key(tenant_id, id) ON DELETE CASCADE,
+  CONSTRAINT api_key_secret_pkey PRIMARY KEY (tenant_id, key_id, hash)
+);
+
 CREATE TABLE attempt (
   tenant_id integer NOT NULL,
   task_id bigint NOT NULL,
@@ -42,9 +69,11 @@ CREATE TABLE audit (
   action text NOT NULL,
   target text NOT NULL,
   result text NOT NULL,
+  origin text NOT NULL DEFAULT ''::text,
   CONSTRAINT audit_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),
   CONSTRAINT audit_pkey PRIMARY KEY (tenant_id, id)
 );
+CREATE INDEX audit_at ON public.audit USING btree (at);
 
 CREATE TABLE bus_message (
   subscription text NOT NULL,
@@ -102,6 +131,9 @@ CREATE TABLE held (
   concurrency_key text,
   due_at timestamp with time zone NOT NULL,
   held_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  limited boolean NOT NULL DEFAULT false,
+  slot_limit integer NOT NULL DEFAULT 0,
+  run_limit integer NOT NULL DEFAULT 0,
   CONSTRAINT held_pkey PRIMARY KEY (tenant_id, task_id)
 );
 CREATE INDEX held_key ON public.held USING btree (tenant_id, concurrency_key, rank, held_at) WHERE (concurrency_key IS NOT NULL);
@@ -253,6 +285,16 @@ CREATE TABLE run_event (
   CONSTRAINT run_event_pkey PRIMARY KEY (tenant_id, run_id, sequence)
 ) PARTITION BY RANGE (run_id);
 
+CREATE TABLE run_slot (
+  tenant_id integer NOT NULL,
+  key text NOT NULL,
+  run_id bigint NOT NULL,
+  slot_limit integer NOT NULL,
+  active boolean NOT NULL,
+  CONSTRAINT run_slot_pkey PRIMARY KEY (tenant_id, key, run_id)
+);
+CREATE INDEX run_slot_run ON public.run_slot USING btree (run_id);
+
 CREATE TABLE run_timer (
   tenant_id integer NOT NULL,
   run_id bigint NOT NULL,
@@ -270,7 +312,8 @@ CREATE TABLE scheduled (
   attempt integer NOT NULL,
   failures integer NOT NULL,
   losses integer NOT NULL,
-  due_at timestamp with time zone NOT NULL
+  due_at timestamp with time zone NOT NULL,
+  limited boolean NOT NULL DEFAULT false
 );
 CREATE INDEX scheduled_due ON public.scheduled USING btree (due_at);
 CREATE INDEX scheduled_task ON public.scheduled USING btree (task_id);
@@ -293,6 +336,22 @@ CREATE TABLE session (
   CONSTRAINT session_pkey PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX session_open ON public.session USING btree (tenant_id, id) WHERE (closed_at IS NULL);
+
+CREATE TABLE setting (
+  name text NOT NULL,
+  value text NOT NULL,
+  created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT setting_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE slot (
+  tenant_id integer NOT NULL,
+  key text NOT NULL,
+  task_id bigint NOT NULL,
+  taken_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT slot_pkey PRIMARY KEY (tenant_id, key, task_id)
+);
+CREATE INDEX slot_task ON public.slot USING btree (task_id);
 
 CREATE TABLE start_key (
   tenant_id integer NOT NULL,
@@ -337,6 +396,17 @@ CREATE TABLE tenant (
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   CONSTRAINT tenant_pkey PRIMARY KEY (id),
   CONSTRAINT tenant_name_key UNIQUE (name)
+);
+
+CREATE TABLE tenant_quota (
+  tenant_id integer NOT NULL,
+  requests_per_second integer,
+  starts_per_second integer,
+  updated_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT tenant_quota_requests_per_second_check CHECK ((requests_per_second > 0)),
+  CONSTRAINT tenant_quota_starts_per_second_check CHECK ((starts_per_second > 0)),
+  CONSTRAINT tenant_quota_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),
+  CONSTRAINT tenant_quota_pkey PRIMARY KEY (tenant_id)
 );
 
 CREATE TABLE workflow (

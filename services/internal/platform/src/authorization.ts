@@ -1,14 +1,16 @@
 import type { Interceptor } from "@connectrpc/connect";
 import { MeshError } from "@runmesh/domain/errors";
-import { principalKey, ROLES, type Role } from "./principal.ts";
+import { type Principal, principalKey, ROLES, type Role, SYSTEM_TENANT_ID } from "./principal.ts";
+import { coversMethod } from "./scopes.ts";
 
 const EVERYONE: readonly Role[] = ROLES;
 /** Reading: everyone but a key that was made for workers alone. */
 const READ: readonly Role[] = ["viewer", "operator", "developer", "admin"];
-/** Starting and moving runs and tasks. */
+/** Starting and moving runs and tasks, as they were defined: an operator defines nothing. */
 const OPERATE: readonly Role[] = ["operator", "developer", "admin"];
 /** Changing what will run. */
 const DEFINE: readonly Role[] = ["developer", "admin"];
+/** What workers call. Reading is not among it: a key that leaks from a worker's machine shows no other's payloads. */
 const WORK: readonly Role[] = ["worker", "admin"];
 const ADMINISTER: readonly Role[] = ["admin"];
 
@@ -53,15 +55,28 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.schedule.v1.ScheduleService/GetSchedule": READ,
   "runmesh.schedule.v1.ScheduleService/ListSchedules": READ,
   "runmesh.schedule.v1.ScheduleService/DeleteSchedule": DEFINE,
+  "runmesh.schedule.v1.ScheduleService/PauseSchedule": OPERATE,
+  "runmesh.schedule.v1.ScheduleService/ResumeSchedule": OPERATE,
   "runmesh.schedule.v1.ScheduleService/TriggerSchedule": OPERATE,
   "runmesh.schedule.v1.ScheduleService/BackfillSchedule": OPERATE,
 
   "runmesh.tenant.v1.TenantService/GetPrincipal": EVERYONE,
+  "runmesh.tenant.v1.TenantService/CreateTenant": ADMINISTER,
+  "runmesh.tenant.v1.TenantService/ListTenants": ADMINISTER,
+  "runmesh.tenant.v1.TenantService/SetQuota": ADMINISTER,
   "runmesh.tenant.v1.TenantService/CreateApiKey": ADMINISTER,
   "runmesh.tenant.v1.TenantService/ListApiKeys": ADMINISTER,
   "runmesh.tenant.v1.TenantService/RotateApiKey": ADMINISTER,
   "runmesh.tenant.v1.TenantService/RevokeApiKey": ADMINISTER,
+  "runmesh.tenant.v1.TenantService/ListAudit": ADMINISTER,
 };
+
+/** Beyond their row, these are for principals of the system's own tenant. */
+export const SYSTEM_METHODS: readonly string[] = [
+  "runmesh.tenant.v1.TenantService/CreateTenant",
+  "runmesh.tenant.v1.TenantService/ListTenants",
+  "runmesh.tenant.v1.TenantService/SetQuota",
+];
 
 /** Served to callers without a principal: they tell nothing of any tenant. */
 export const PUBLIC_SERVICES: readonly string[] = [
@@ -72,7 +87,6 @@ export const PUBLIC_SERVICES: readonly string[] = [
 
 /** Server interceptor, after whatever sets the principal: UNAUTHENTICATED without one, FORBIDDEN without a role. */
 export function authorize(): Interceptor {
-  const rows = new Map(Object.entries(ROLE_TABLE).map(([method, roles]) => [method, new Set<Role>(roles)]));
   const open = new Set(PUBLIC_SERVICES);
 
   return (next) => async (request) => {
@@ -81,11 +95,21 @@ export function authorize(): Interceptor {
     const principal = request.contextValues.get(principalKey);
     if (principal === undefined) throw new MeshError("UNAUTHENTICATED", "the call carries no credential");
     const method = `${service}/${request.method.name}`;
-    const allowed = rows.get(method);
-    if (allowed === undefined || !principal.roles.some((role) => allowed.has(role))) {
-      const needed = allowed === undefined ? "no role" : `one of ${[...allowed].join(", ")}`;
-      throw new MeshError("FORBIDDEN", `${method} needs ${needed}`);
-    }
+    const why = findRefusal(principal, method);
+    if (why !== undefined) throw new MeshError("FORBIDDEN", `${method} ${why}`);
     return next(request);
   };
+}
+
+const ROWS = new Map(Object.entries(ROLE_TABLE).map(([method, roles]) => [method, new Set<Role>(roles)]));
+const SYSTEM = new Set(SYSTEM_METHODS);
+
+/** Why the principal may not call the method; undefined when it may. */
+export function findRefusal(principal: Principal, method: string): string | undefined {
+  const allowed = ROWS.get(method);
+  if (allowed === undefined) return "needs no role that there is";
+  if (!principal.roles.some((role) => allowed.has(role))) return `needs one of ${[...allowed].join(", ")}`;
+  if (SYSTEM.has(method) && principal.tenantId !== SYSTEM_TENANT_ID) return "is for the system's own admins";
+  if (!coversMethod(principal.scopes ?? [], method)) return "is beyond the scopes of the credential";
+  return undefined;
 }

@@ -26,6 +26,9 @@ interface Claims {
   readonly ten: string;
   readonly sub: string;
   readonly rol: readonly Role[];
+  /** Scopes and origin, where there are any. */
+  readonly scp?: readonly string[];
+  readonly org?: string;
   readonly aud: string;
   /** When the token was made, and when it ends, in ms since 1970. */
   readonly iat: number;
@@ -43,6 +46,8 @@ export function signPrincipal(
     ten: principal.tenant,
     sub: principal.name,
     rol: principal.roles,
+    ...(principal.scopes !== undefined && { scp: principal.scopes }),
+    ...(principal.origin !== undefined && { org: principal.origin }),
     aud: options.audience,
     iat: options.now,
     exp: options.now + lifeMs,
@@ -74,7 +79,14 @@ function verify(token: string, options: TokenOptions & { readonly now: number })
   if (claims.exp - claims.iat > TOKEN_LIFE_MS) throw refused("lives too long");
   if (claims.iat > now + CLOCK_SKEW_MS) throw refused("is from the future");
   if (claims.exp <= now) throw refused("has expired");
-  const principal = { tenantId: claims.tid, tenant: claims.ten, name: claims.sub, roles: claims.rol };
+  const principal = {
+    tenantId: claims.tid,
+    tenant: claims.ten,
+    name: claims.sub,
+    roles: claims.rol,
+    ...(claims.scp !== undefined && { scopes: claims.scp }),
+    ...(claims.org !== undefined && { origin: claims.org }),
+  };
   return { principal: Object.freeze(principal), expiresAt: claims.exp };
 }
 
@@ -86,7 +98,7 @@ function readClaims(body: string): Claims {
   } catch (cause) {
     throw refused("carries no claims", cause);
   }
-  const { tid, ten, sub, rol, aud, iat, exp } = claims ?? {};
+  const { tid, ten, sub, rol, scp, org, aud, iat, exp } = claims ?? {};
   if (
     !Number.isSafeInteger(tid) ||
     typeof ten !== "string" ||
@@ -95,7 +107,9 @@ function readClaims(body: string): Claims {
     !Number.isFinite(iat) ||
     !Number.isFinite(exp) ||
     !Array.isArray(rol) ||
-    !rol.every((role) => ROLES.includes(role))
+    !rol.every((role) => ROLES.includes(role)) ||
+    !(scp === undefined || (Array.isArray(scp) && scp.every((scope) => typeof scope === "string"))) ||
+    !(org === undefined || typeof org === "string")
   ) {
     throw refused("carries unknown claims");
   }
@@ -119,7 +133,8 @@ export function forwardPrincipal(options: TokenOptions & { readonly now?: () => 
   const signed = new Map<string, { readonly token: string; readonly until: number }>();
 
   function tokenFor(principal: Principal): string {
-    const key = JSON.stringify([principal.tenantId, principal.tenant, principal.name, principal.roles]);
+    const { tenantId, tenant, name, roles, scopes, origin } = principal;
+    const key = JSON.stringify([tenantId, tenant, name, roles, scopes, origin]);
     const known = signed.get(key);
     const at = now();
     if (known !== undefined && at < known.until) return known.token;

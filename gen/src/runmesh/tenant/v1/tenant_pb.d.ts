@@ -12,13 +12,14 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 export declare const file_runmesh_tenant_v1_tenant: GenFile;
 
 /**
- * Everything in RunMesh belongs to one tenant; tenants never meet.
+ * Everything in RunMesh belongs to one tenant; tenants never meet. The tenant "default" is the system's own: its admins
+ * make tenants and the first keys in them.
  *
  * @generated from message runmesh.tenant.v1.Tenant
  */
 export declare type Tenant = Message<"runmesh.tenant.v1.Tenant"> & {
   /**
-   * 1 to 63 bytes of [a-z0-9-].
+   * 1 to 63 bytes of [a-z0-9-], beginning with a letter.
    *
    * @generated from field: string name = 1;
    */
@@ -28,6 +29,11 @@ export declare type Tenant = Message<"runmesh.tenant.v1.Tenant"> & {
    * @generated from field: google.protobuf.Timestamp create_time = 2;
    */
   createTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: runmesh.tenant.v1.Quota quota = 3;
+   */
+  quota?: Quota | undefined;
 };
 
 /**
@@ -35,6 +41,34 @@ export declare type Tenant = Message<"runmesh.tenant.v1.Tenant"> & {
  * Use `create(TenantSchema)` to create a new message.
  */
 export declare const TenantSchema: GenMessage<Tenant>;
+
+/**
+ * How much a tenant may ask for. 0 takes the mesh's default. Beyond it: OVERLOADED with the time to wait.
+ *
+ * @generated from message runmesh.tenant.v1.Quota
+ */
+export declare type Quota = Message<"runmesh.tenant.v1.Quota"> & {
+  /**
+   * Requests of each principal, in bursts of up to two seconds' worth. What a worker reports is never limited: renewals,
+   * completions, failures, releases and exchanges.
+   *
+   * @generated from field: uint32 requests_per_second = 1;
+   */
+  requestsPerSecond: number;
+
+  /**
+   * Runs started by the tenant as a whole; each run of a batch counts.
+   *
+   * @generated from field: uint32 starts_per_second = 2;
+   */
+  startsPerSecond: number;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.Quota.
+ * Use `create(QuotaSchema)` to create a new message.
+ */
+export declare const QuotaSchema: GenMessage<Quota>;
 
 /**
  * Who is calling, as the server sees it.
@@ -58,6 +92,13 @@ export declare type Principal = Message<"runmesh.tenant.v1.Principal"> & {
    * @generated from field: repeated runmesh.tenant.v1.Role roles = 3;
    */
   roles: Role[];
+
+  /**
+   * As of the key; empty: whatever the roles allow.
+   *
+   * @generated from field: repeated string scopes = 4;
+   */
+  scopes: string[];
 };
 
 /**
@@ -78,6 +119,8 @@ export declare type ApiKey = Message<"runmesh.tenant.v1.ApiKey"> & {
   id: string;
 
   /**
+   * 1 to 128 bytes of [A-Za-z0-9._/-]; unique among the tenant's keys that are not revoked.
+   *
    * @generated from field: string name = 2;
    */
   name: string;
@@ -93,11 +136,15 @@ export declare type ApiKey = Message<"runmesh.tenant.v1.ApiKey"> & {
   createTime?: Timestamp | undefined;
 
   /**
+   * Unset: never.
+   *
    * @generated from field: google.protobuf.Timestamp expire_time = 5;
    */
   expireTime?: Timestamp | undefined;
 
   /**
+   * Within a minute.
+   *
    * @generated from field: google.protobuf.Timestamp last_used_time = 6;
    */
   lastUsedTime?: Timestamp | undefined;
@@ -106,6 +153,20 @@ export declare type ApiKey = Message<"runmesh.tenant.v1.ApiKey"> & {
    * @generated from field: google.protobuf.Timestamp revoke_time = 7;
    */
   revokeTime?: Timestamp | undefined;
+
+  /**
+   * Narrow what the roles allow to services, as in "run" or, for reading alone, "run:read". Empty: no narrowing.
+   *
+   * @generated from field: repeated string scopes = 8;
+   */
+  scopes: string[];
+
+  /**
+   * Until when secrets of before the last rotation work.
+   *
+   * @generated from field: google.protobuf.Timestamp overlap_end_time = 9;
+   */
+  overlapEndTime?: Timestamp | undefined;
 };
 
 /**
@@ -113,6 +174,100 @@ export declare type ApiKey = Message<"runmesh.tenant.v1.ApiKey"> & {
  * Use `create(ApiKeySchema)` to create a new message.
  */
 export declare const ApiKeySchema: GenMessage<ApiKey>;
+
+/**
+ * One mutation, done or refused. Starts are audited by their run, and what workers report by their attempts.
+ *
+ * @generated from message runmesh.tenant.v1.AuditEntry
+ */
+export declare type AuditEntry = Message<"runmesh.tenant.v1.AuditEntry"> & {
+  /**
+   * @generated from field: int64 id = 1;
+   */
+  id: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp time = 2;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * As in "local-admin" or "key:7f3a".
+   *
+   * @generated from field: string principal = 3;
+   */
+  principal: string;
+
+  /**
+   * As in "run.cancel" or "key.create".
+   *
+   * @generated from field: string action = 4;
+   */
+  action: string;
+
+  /**
+   * As in "run/65536" or "key/7f3a".
+   *
+   * @generated from field: string target = 5;
+   */
+  target: string;
+
+  /**
+   * The address that the gateway saw; empty for the mesh itself.
+   *
+   * @generated from field: string origin = 6;
+   */
+  origin: string;
+
+  /**
+   * "done" or another word of success, or the reason of a refusal, as in "FORBIDDEN".
+   *
+   * @generated from field: string result = 7;
+   */
+  result: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.AuditEntry.
+ * Use `create(AuditEntrySchema)` to create a new message.
+ */
+export declare const AuditEntrySchema: GenMessage<AuditEntry>;
+
+/**
+ * @generated from message runmesh.tenant.v1.AuditFilter
+ */
+export declare type AuditFilter = Message<"runmesh.tenant.v1.AuditFilter"> & {
+  /**
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * @generated from field: string action = 2;
+   */
+  action: string;
+
+  /**
+   * @generated from field: string target = 3;
+   */
+  target: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp after = 4;
+   */
+  after?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp before = 5;
+   */
+  before?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.AuditFilter.
+ * Use `create(AuditFilterSchema)` to create a new message.
+ */
+export declare const AuditFilterSchema: GenMessage<AuditFilter>;
 
 /**
  * @generated from enum runmesh.tenant.v1.Role

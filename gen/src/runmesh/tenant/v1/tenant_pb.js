@@ -9,7 +9,7 @@ import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
  * Describes the file runmesh/tenant/v1/tenant.proto.
  */
 export const file_runmesh_tenant_v1_tenant = /*@__PURE__*/
-  fileDesc("Ch5ydW5tZXNoL3RlbmFudC92MS90ZW5hbnQucHJvdG8SEXJ1bm1lc2gudGVuYW50LnYxIkcKBlRlbmFudBIMCgRuYW1lGAEgASgJEi8KC2NyZWF0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJRCglQcmluY2lwYWwSDgoGdGVuYW50GAEgASgJEgwKBG5hbWUYAiABKAkSJgoFcm9sZXMYAyADKA4yFy5ydW5tZXNoLnRlbmFudC52MS5Sb2xlIpECCgZBcGlLZXkSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRImCgVyb2xlcxgDIAMoDjIXLnJ1bm1lc2gudGVuYW50LnYxLlJvbGUSLwoLY3JlYXRlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3VzZWRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmV2b2tlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKnUKBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg8KC1JPTEVfVklFV0VSEAESEQoNUk9MRV9PUEVSQVRPUhACEhIKDlJPTEVfREVWRUxPUEVSEAMSDwoLUk9MRV9XT1JLRVIQBBIOCgpST0xFX0FETUlOEAViBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("Ch5ydW5tZXNoL3RlbmFudC92MS90ZW5hbnQucHJvdG8SEXJ1bm1lc2gudGVuYW50LnYxInAKBlRlbmFudBIMCgRuYW1lGAEgASgJEi8KC2NyZWF0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVxdW90YRgDIAEoCzIYLnJ1bm1lc2gudGVuYW50LnYxLlF1b3RhIj8KBVF1b3RhEhsKE3JlcXVlc3RzX3Blcl9zZWNvbmQYASABKA0SGQoRc3RhcnRzX3Blcl9zZWNvbmQYAiABKA0iYQoJUHJpbmNpcGFsEg4KBnRlbmFudBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBXJvbGVzGAMgAygOMhcucnVubWVzaC50ZW5hbnQudjEuUm9sZRIOCgZzY29wZXMYBCADKAki1wIKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBXJvbGVzGAMgAygOMhcucnVubWVzaC50ZW5hbnQudjEuUm9sZRIvCgtjcmVhdGVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmxhc3RfdXNlZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZXZva2VfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2NvcGVzGAggAygJEjQKEG92ZXJsYXBfZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpUBCgpBdWRpdEVudHJ5EgoKAmlkGAEgASgDEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXByaW5jaXBhbBgDIAEoCRIOCgZhY3Rpb24YBCABKAkSDgoGdGFyZ2V0GAUgASgJEg4KBm9yaWdpbhgGIAEoCRIOCgZyZXN1bHQYByABKAkilwEKC0F1ZGl0RmlsdGVyEhEKCXByaW5jaXBhbBgBIAEoCRIOCgZhY3Rpb24YAiABKAkSDgoGdGFyZ2V0GAMgASgJEikKBWFmdGVyGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZiZWZvcmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKnUKBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg8KC1JPTEVfVklFV0VSEAESEQoNUk9MRV9PUEVSQVRPUhACEhIKDlJPTEVfREVWRUxPUEVSEAMSDwoLUk9MRV9XT1JLRVIQBBIOCgpST0xFX0FETUlOEAViBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * Describes the message runmesh.tenant.v1.Tenant.
@@ -19,18 +19,39 @@ export const TenantSchema = /*@__PURE__*/
   messageDesc(file_runmesh_tenant_v1_tenant, 0);
 
 /**
+ * Describes the message runmesh.tenant.v1.Quota.
+ * Use `create(QuotaSchema)` to create a new message.
+ */
+export const QuotaSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant, 1);
+
+/**
  * Describes the message runmesh.tenant.v1.Principal.
  * Use `create(PrincipalSchema)` to create a new message.
  */
 export const PrincipalSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant, 1);
+  messageDesc(file_runmesh_tenant_v1_tenant, 2);
 
 /**
  * Describes the message runmesh.tenant.v1.ApiKey.
  * Use `create(ApiKeySchema)` to create a new message.
  */
 export const ApiKeySchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant, 2);
+  messageDesc(file_runmesh_tenant_v1_tenant, 3);
+
+/**
+ * Describes the message runmesh.tenant.v1.AuditEntry.
+ * Use `create(AuditEntrySchema)` to create a new message.
+ */
+export const AuditEntrySchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant, 4);
+
+/**
+ * Describes the message runmesh.tenant.v1.AuditFilter.
+ * Use `create(AuditFilterSchema)` to create a new message.
+ */
+export const AuditFilterSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant, 5);
 
 /**
  * Describes the enum runmesh.tenant.v1.Role.

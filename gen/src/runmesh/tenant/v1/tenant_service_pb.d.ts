@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { ApiKey, Principal, Role } from "./tenant_pb.js";
+import type { ApiKey, AuditEntry, AuditFilter, Principal, Quota, Role, Tenant } from "./tenant_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
@@ -41,6 +41,134 @@ export declare type GetPrincipalResponse = Message<"runmesh.tenant.v1.GetPrincip
 export declare const GetPrincipalResponseSchema: GenMessage<GetPrincipalResponse>;
 
 /**
+ * @generated from message runmesh.tenant.v1.CreateTenantRequest
+ */
+export declare type CreateTenantRequest = Message<"runmesh.tenant.v1.CreateTenantRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: runmesh.tenant.v1.Quota quota = 2;
+   */
+  quota?: Quota | undefined;
+
+  /**
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.CreateTenantRequest.
+ * Use `create(CreateTenantRequestSchema)` to create a new message.
+ */
+export declare const CreateTenantRequestSchema: GenMessage<CreateTenantRequest>;
+
+/**
+ * @generated from message runmesh.tenant.v1.CreateTenantResponse
+ */
+export declare type CreateTenantResponse = Message<"runmesh.tenant.v1.CreateTenantResponse"> & {
+  /**
+   * @generated from field: runmesh.tenant.v1.Tenant tenant = 1;
+   */
+  tenant?: Tenant | undefined;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.CreateTenantResponse.
+ * Use `create(CreateTenantResponseSchema)` to create a new message.
+ */
+export declare const CreateTenantResponseSchema: GenMessage<CreateTenantResponse>;
+
+/**
+ * @generated from message runmesh.tenant.v1.ListTenantsRequest
+ */
+export declare type ListTenantsRequest = Message<"runmesh.tenant.v1.ListTenantsRequest"> & {
+  /**
+   * 1 to 1,000. Default 100.
+   *
+   * @generated from field: uint32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.ListTenantsRequest.
+ * Use `create(ListTenantsRequestSchema)` to create a new message.
+ */
+export declare const ListTenantsRequestSchema: GenMessage<ListTenantsRequest>;
+
+/**
+ * @generated from message runmesh.tenant.v1.ListTenantsResponse
+ */
+export declare type ListTenantsResponse = Message<"runmesh.tenant.v1.ListTenantsResponse"> & {
+  /**
+   * @generated from field: repeated runmesh.tenant.v1.Tenant tenants = 1;
+   */
+  tenants: Tenant[];
+
+  /**
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.ListTenantsResponse.
+ * Use `create(ListTenantsResponseSchema)` to create a new message.
+ */
+export declare const ListTenantsResponseSchema: GenMessage<ListTenantsResponse>;
+
+/**
+ * @generated from message runmesh.tenant.v1.SetQuotaRequest
+ */
+export declare type SetQuotaRequest = Message<"runmesh.tenant.v1.SetQuotaRequest"> & {
+  /**
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * @generated from field: runmesh.tenant.v1.Quota quota = 2;
+   */
+  quota?: Quota | undefined;
+
+  /**
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.SetQuotaRequest.
+ * Use `create(SetQuotaRequestSchema)` to create a new message.
+ */
+export declare const SetQuotaRequestSchema: GenMessage<SetQuotaRequest>;
+
+/**
+ * @generated from message runmesh.tenant.v1.SetQuotaResponse
+ */
+export declare type SetQuotaResponse = Message<"runmesh.tenant.v1.SetQuotaResponse"> & {
+  /**
+   * @generated from field: runmesh.tenant.v1.Tenant tenant = 1;
+   */
+  tenant?: Tenant | undefined;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.SetQuotaResponse.
+ * Use `create(SetQuotaResponseSchema)` to create a new message.
+ */
+export declare const SetQuotaResponseSchema: GenMessage<SetQuotaResponse>;
+
+/**
  * @generated from message runmesh.tenant.v1.CreateApiKeyRequest
  */
 export declare type CreateApiKeyRequest = Message<"runmesh.tenant.v1.CreateApiKeyRequest"> & {
@@ -50,11 +178,15 @@ export declare type CreateApiKeyRequest = Message<"runmesh.tenant.v1.CreateApiKe
   name: string;
 
   /**
+   * At least one.
+   *
    * @generated from field: repeated runmesh.tenant.v1.Role roles = 2;
    */
   roles: Role[];
 
   /**
+   * In the future. Unset: never.
+   *
    * @generated from field: google.protobuf.Timestamp expire_time = 3;
    */
   expireTime?: Timestamp | undefined;
@@ -63,6 +195,20 @@ export declare type CreateApiKeyRequest = Message<"runmesh.tenant.v1.CreateApiKe
    * @generated from field: string request_id = 4;
    */
   requestId: string;
+
+  /**
+   * As `ApiKey.scopes`; at most 16.
+   *
+   * @generated from field: repeated string scopes = 5;
+   */
+  scopes: string[];
+
+  /**
+   * Default: the caller's. Another one's keys are made by admins of the system only, else NOT_FOUND.
+   *
+   * @generated from field: string tenant = 6;
+   */
+  tenant: string;
 };
 
 /**
@@ -99,6 +245,8 @@ export declare const CreateApiKeyResponseSchema: GenMessage<CreateApiKeyResponse
  */
 export declare type ListApiKeysRequest = Message<"runmesh.tenant.v1.ListApiKeysRequest"> & {
   /**
+   * 1 to 1,000. Default 100.
+   *
    * @generated from field: uint32 page_size = 1;
    */
   pageSize: number;
@@ -146,7 +294,7 @@ export declare type RotateApiKeyRequest = Message<"runmesh.tenant.v1.RotateApiKe
   id: string;
 
   /**
-   * Up to "7d". Default "1h".
+   * Up to "7d"; "0s" ends the secrets before it at once. Default "1h".
    *
    * @generated from field: string overlap = 2;
    */
@@ -223,13 +371,64 @@ export declare type RevokeApiKeyResponse = Message<"runmesh.tenant.v1.RevokeApiK
 export declare const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse>;
 
 /**
- * Tenants and their keys. Keys are not served yet: their methods answer NOT_SERVED.
+ * @generated from message runmesh.tenant.v1.ListAuditRequest
+ */
+export declare type ListAuditRequest = Message<"runmesh.tenant.v1.ListAuditRequest"> & {
+  /**
+   * All that is given must hold.
+   *
+   * @generated from field: runmesh.tenant.v1.AuditFilter filter = 1;
+   */
+  filter?: AuditFilter | undefined;
+
+  /**
+   * 1 to 1,000. Default 100.
+   *
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.ListAuditRequest.
+ * Use `create(ListAuditRequestSchema)` to create a new message.
+ */
+export declare const ListAuditRequestSchema: GenMessage<ListAuditRequest>;
+
+/**
+ * @generated from message runmesh.tenant.v1.ListAuditResponse
+ */
+export declare type ListAuditResponse = Message<"runmesh.tenant.v1.ListAuditResponse"> & {
+  /**
+   * @generated from field: repeated runmesh.tenant.v1.AuditEntry entries = 1;
+   */
+  entries: AuditEntry[];
+
+  /**
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.tenant.v1.ListAuditResponse.
+ * Use `create(ListAuditResponseSchema)` to create a new message.
+ */
+export declare const ListAuditResponseSchema: GenMessage<ListAuditResponse>;
+
+/**
+ * Tenants, their keys and their audit.
  *
  * @generated from service runmesh.tenant.v1.TenantService
  */
 export declare const TenantService: GenService<{
   /**
-   * The caller's own tenant and roles.
+   * The caller's own tenant, roles and scopes.
    *
    * @generated from rpc runmesh.tenant.v1.TenantService.GetPrincipal
    */
@@ -239,6 +438,39 @@ export declare const TenantService: GenService<{
     output: typeof GetPrincipalResponseSchema;
   },
   /**
+   * For admins of the system only, as are all methods on tenants. ALREADY_EXISTS when the name is taken.
+   *
+   * @generated from rpc runmesh.tenant.v1.TenantService.CreateTenant
+   */
+  createTenant: {
+    methodKind: "unary";
+    input: typeof CreateTenantRequestSchema;
+    output: typeof CreateTenantResponseSchema;
+  },
+  /**
+   * By name.
+   *
+   * @generated from rpc runmesh.tenant.v1.TenantService.ListTenants
+   */
+  listTenants: {
+    methodKind: "unary";
+    input: typeof ListTenantsRequestSchema;
+    output: typeof ListTenantsResponseSchema;
+  },
+  /**
+   * Replaces the tenant's quota; takes hold within 5 s.
+   *
+   * @generated from rpc runmesh.tenant.v1.TenantService.SetQuota
+   */
+  setQuota: {
+    methodKind: "unary";
+    input: typeof SetQuotaRequestSchema;
+    output: typeof SetQuotaResponseSchema;
+  },
+  /**
+   * The secret is in the answer and nowhere else. A repeat answers ALREADY_EXISTS, since the name is taken by then:
+   * revoke that key, or rotate it.
+   *
    * @generated from rpc runmesh.tenant.v1.TenantService.CreateApiKey
    */
   createApiKey: {
@@ -247,6 +479,8 @@ export declare const TenantService: GenService<{
     output: typeof CreateApiKeyResponseSchema;
   },
   /**
+   * Newest first, revoked ones included.
+   *
    * @generated from rpc runmesh.tenant.v1.TenantService.ListApiKeys
    */
   listApiKeys: {
@@ -255,7 +489,8 @@ export declare const TenantService: GenService<{
     output: typeof ListApiKeysResponseSchema;
   },
   /**
-   * Makes a new secret; the old one works until `overlap` is over.
+   * Makes a new secret; the ones before it work until `overlap` is over. A repeat makes another secret, and the ones
+   * before it work on. ILLEGAL_MOVE when the key is revoked or expired, or has five secrets that work.
    *
    * @generated from rpc runmesh.tenant.v1.TenantService.RotateApiKey
    */
@@ -265,7 +500,7 @@ export declare const TenantService: GenService<{
     output: typeof RotateApiKeyResponseSchema;
   },
   /**
-   * Stops working within 5 s, streams and sessions included.
+   * Stops working within 5 s, streams and sessions included. A revoked key stays so.
    *
    * @generated from rpc runmesh.tenant.v1.TenantService.RevokeApiKey
    */
@@ -273,6 +508,16 @@ export declare const TenantService: GenService<{
     methodKind: "unary";
     input: typeof RevokeApiKeyRequestSchema;
     output: typeof RevokeApiKeyResponseSchema;
+  },
+  /**
+   * The caller's tenant's, newest first.
+   *
+   * @generated from rpc runmesh.tenant.v1.TenantService.ListAudit
+   */
+  listAudit: {
+    methodKind: "unary";
+    input: typeof ListAuditRequestSchema;
+    output: typeof ListAuditResponseSchema;
   },
 }>;
 

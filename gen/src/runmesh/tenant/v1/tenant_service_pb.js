@@ -10,7 +10,7 @@ import { file_runmesh_tenant_v1_tenant } from "./tenant_pb.js";
  * Describes the file runmesh/tenant/v1/tenant_service.proto.
  */
 export const file_runmesh_tenant_v1_tenant_service = /*@__PURE__*/
-  fileDesc("CiZydW5tZXNoL3RlbmFudC92MS90ZW5hbnRfc2VydmljZS5wcm90bxIRcnVubWVzaC50ZW5hbnQudjEiFQoTR2V0UHJpbmNpcGFsUmVxdWVzdCJHChRHZXRQcmluY2lwYWxSZXNwb25zZRIvCglwcmluY2lwYWwYASABKAsyHC5ydW5tZXNoLnRlbmFudC52MS5QcmluY2lwYWwikAEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSDAoEbmFtZRgBIAEoCRImCgVyb2xlcxgCIAMoDjIXLnJ1bm1lc2gudGVuYW50LnYxLlJvbGUSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlcXVlc3RfaWQYBCABKAkiTgoUQ3JlYXRlQXBpS2V5UmVzcG9uc2USJgoDa2V5GAEgASgLMhkucnVubWVzaC50ZW5hbnQudjEuQXBpS2V5Eg4KBnNlY3JldBgCIAEoCSI7ChJMaXN0QXBpS2V5c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiVwoTTGlzdEFwaUtleXNSZXNwb25zZRInCgRrZXlzGAEgAygLMhkucnVubWVzaC50ZW5hbnQudjEuQXBpS2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJGChNSb3RhdGVBcGlLZXlSZXF1ZXN0EgoKAmlkGAEgASgJEg8KB292ZXJsYXAYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSJOChRSb3RhdGVBcGlLZXlSZXNwb25zZRImCgNrZXkYASABKAsyGS5ydW5tZXNoLnRlbmFudC52MS5BcGlLZXkSDgoGc2VjcmV0GAIgASgJIjUKE1Jldm9rZUFwaUtleVJlcXVlc3QSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCSI+ChRSZXZva2VBcGlLZXlSZXNwb25zZRImCgNrZXkYASABKAsyGS5ydW5tZXNoLnRlbmFudC52MS5BcGlLZXky8QMKDVRlbmFudFNlcnZpY2USXwoMR2V0UHJpbmNpcGFsEiYucnVubWVzaC50ZW5hbnQudjEuR2V0UHJpbmNpcGFsUmVxdWVzdBonLnJ1bm1lc2gudGVuYW50LnYxLkdldFByaW5jaXBhbFJlc3BvbnNlEl8KDENyZWF0ZUFwaUtleRImLnJ1bm1lc2gudGVuYW50LnYxLkNyZWF0ZUFwaUtleVJlcXVlc3QaJy5ydW5tZXNoLnRlbmFudC52MS5DcmVhdGVBcGlLZXlSZXNwb25zZRJcCgtMaXN0QXBpS2V5cxIlLnJ1bm1lc2gudGVuYW50LnYxLkxpc3RBcGlLZXlzUmVxdWVzdBomLnJ1bm1lc2gudGVuYW50LnYxLkxpc3RBcGlLZXlzUmVzcG9uc2USXwoMUm90YXRlQXBpS2V5EiYucnVubWVzaC50ZW5hbnQudjEuUm90YXRlQXBpS2V5UmVxdWVzdBonLnJ1bm1lc2gudGVuYW50LnYxLlJvdGF0ZUFwaUtleVJlc3BvbnNlEl8KDFJldm9rZUFwaUtleRImLnJ1bm1lc2gudGVuYW50LnYxLlJldm9rZUFwaUtleVJlcXVlc3QaJy5ydW5tZXNoLnRlbmFudC52MS5SZXZva2VBcGlLZXlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp, file_runmesh_tenant_v1_tenant]);
+  fileDesc("CiZydW5tZXNoL3RlbmFudC92MS90ZW5hbnRfc2VydmljZS5wcm90bxIRcnVubWVzaC50ZW5hbnQudjEiFQoTR2V0UHJpbmNpcGFsUmVxdWVzdCJHChRHZXRQcmluY2lwYWxSZXNwb25zZRIvCglwcmluY2lwYWwYASABKAsyHC5ydW5tZXNoLnRlbmFudC52MS5QcmluY2lwYWwiYAoTQ3JlYXRlVGVuYW50UmVxdWVzdBIMCgRuYW1lGAEgASgJEicKBXF1b3RhGAIgASgLMhgucnVubWVzaC50ZW5hbnQudjEuUXVvdGESEgoKcmVxdWVzdF9pZBgDIAEoCSJBChRDcmVhdGVUZW5hbnRSZXNwb25zZRIpCgZ0ZW5hbnQYASABKAsyGS5ydW5tZXNoLnRlbmFudC52MS5UZW5hbnQiOwoSTGlzdFRlbmFudHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJIloKE0xpc3RUZW5hbnRzUmVzcG9uc2USKgoHdGVuYW50cxgBIAMoCzIZLnJ1bm1lc2gudGVuYW50LnYxLlRlbmFudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiXgoPU2V0UXVvdGFSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRInCgVxdW90YRgCIAEoCzIYLnJ1bm1lc2gudGVuYW50LnYxLlF1b3RhEhIKCnJlcXVlc3RfaWQYAyABKAkiPQoQU2V0UXVvdGFSZXNwb25zZRIpCgZ0ZW5hbnQYASABKAsyGS5ydW5tZXNoLnRlbmFudC52MS5UZW5hbnQisAEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSDAoEbmFtZRgBIAEoCRImCgVyb2xlcxgCIAMoDjIXLnJ1bm1lc2gudGVuYW50LnYxLlJvbGUSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGc2NvcGVzGAUgAygJEg4KBnRlbmFudBgGIAEoCSJOChRDcmVhdGVBcGlLZXlSZXNwb25zZRImCgNrZXkYASABKAsyGS5ydW5tZXNoLnRlbmFudC52MS5BcGlLZXkSDgoGc2VjcmV0GAIgASgJIjsKEkxpc3RBcGlLZXlzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJXChNMaXN0QXBpS2V5c1Jlc3BvbnNlEicKBGtleXMYASADKAsyGS5ydW5tZXNoLnRlbmFudC52MS5BcGlLZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkYKE1JvdGF0ZUFwaUtleVJlcXVlc3QSCgoCaWQYASABKAkSDwoHb3ZlcmxhcBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIk4KFFJvdGF0ZUFwaUtleVJlc3BvbnNlEiYKA2tleRgBIAEoCzIZLnJ1bm1lc2gudGVuYW50LnYxLkFwaUtleRIOCgZzZWNyZXQYAiABKAkiNQoTUmV2b2tlQXBpS2V5UmVxdWVzdBIKCgJpZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIj4KFFJldm9rZUFwaUtleVJlc3BvbnNlEiYKA2tleRgBIAEoCzIZLnJ1bm1lc2gudGVuYW50LnYxLkFwaUtleSJpChBMaXN0QXVkaXRSZXF1ZXN0Ei4KBmZpbHRlchgBIAEoCzIeLnJ1bm1lc2gudGVuYW50LnYxLkF1ZGl0RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlwKEUxpc3RBdWRpdFJlc3BvbnNlEi4KB2VudHJpZXMYASADKAsyHS5ydW5tZXNoLnRlbmFudC52MS5BdWRpdEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTLdBgoNVGVuYW50U2VydmljZRJfCgxHZXRQcmluY2lwYWwSJi5ydW5tZXNoLnRlbmFudC52MS5HZXRQcmluY2lwYWxSZXF1ZXN0GicucnVubWVzaC50ZW5hbnQudjEuR2V0UHJpbmNpcGFsUmVzcG9uc2USXwoMQ3JlYXRlVGVuYW50EiYucnVubWVzaC50ZW5hbnQudjEuQ3JlYXRlVGVuYW50UmVxdWVzdBonLnJ1bm1lc2gudGVuYW50LnYxLkNyZWF0ZVRlbmFudFJlc3BvbnNlElwKC0xpc3RUZW5hbnRzEiUucnVubWVzaC50ZW5hbnQudjEuTGlzdFRlbmFudHNSZXF1ZXN0GiYucnVubWVzaC50ZW5hbnQudjEuTGlzdFRlbmFudHNSZXNwb25zZRJTCghTZXRRdW90YRIiLnJ1bm1lc2gudGVuYW50LnYxLlNldFF1b3RhUmVxdWVzdBojLnJ1bm1lc2gudGVuYW50LnYxLlNldFF1b3RhUmVzcG9uc2USXwoMQ3JlYXRlQXBpS2V5EiYucnVubWVzaC50ZW5hbnQudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBonLnJ1bm1lc2gudGVuYW50LnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlElwKC0xpc3RBcGlLZXlzEiUucnVubWVzaC50ZW5hbnQudjEuTGlzdEFwaUtleXNSZXF1ZXN0GiYucnVubWVzaC50ZW5hbnQudjEuTGlzdEFwaUtleXNSZXNwb25zZRJfCgxSb3RhdGVBcGlLZXkSJi5ydW5tZXNoLnRlbmFudC52MS5Sb3RhdGVBcGlLZXlSZXF1ZXN0GicucnVubWVzaC50ZW5hbnQudjEuUm90YXRlQXBpS2V5UmVzcG9uc2USXwoMUmV2b2tlQXBpS2V5EiYucnVubWVzaC50ZW5hbnQudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBonLnJ1bm1lc2gudGVuYW50LnYxLlJldm9rZUFwaUtleVJlc3BvbnNlElYKCUxpc3RBdWRpdBIjLnJ1bm1lc2gudGVuYW50LnYxLkxpc3RBdWRpdFJlcXVlc3QaJC5ydW5tZXNoLnRlbmFudC52MS5MaXN0QXVkaXRSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp, file_runmesh_tenant_v1_tenant]);
 
 /**
  * Describes the message runmesh.tenant.v1.GetPrincipalRequest.
@@ -27,63 +27,119 @@ export const GetPrincipalResponseSchema = /*@__PURE__*/
   messageDesc(file_runmesh_tenant_v1_tenant_service, 1);
 
 /**
+ * Describes the message runmesh.tenant.v1.CreateTenantRequest.
+ * Use `create(CreateTenantRequestSchema)` to create a new message.
+ */
+export const CreateTenantRequestSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 2);
+
+/**
+ * Describes the message runmesh.tenant.v1.CreateTenantResponse.
+ * Use `create(CreateTenantResponseSchema)` to create a new message.
+ */
+export const CreateTenantResponseSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 3);
+
+/**
+ * Describes the message runmesh.tenant.v1.ListTenantsRequest.
+ * Use `create(ListTenantsRequestSchema)` to create a new message.
+ */
+export const ListTenantsRequestSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 4);
+
+/**
+ * Describes the message runmesh.tenant.v1.ListTenantsResponse.
+ * Use `create(ListTenantsResponseSchema)` to create a new message.
+ */
+export const ListTenantsResponseSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 5);
+
+/**
+ * Describes the message runmesh.tenant.v1.SetQuotaRequest.
+ * Use `create(SetQuotaRequestSchema)` to create a new message.
+ */
+export const SetQuotaRequestSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 6);
+
+/**
+ * Describes the message runmesh.tenant.v1.SetQuotaResponse.
+ * Use `create(SetQuotaResponseSchema)` to create a new message.
+ */
+export const SetQuotaResponseSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 7);
+
+/**
  * Describes the message runmesh.tenant.v1.CreateApiKeyRequest.
  * Use `create(CreateApiKeyRequestSchema)` to create a new message.
  */
 export const CreateApiKeyRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 2);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 8);
 
 /**
  * Describes the message runmesh.tenant.v1.CreateApiKeyResponse.
  * Use `create(CreateApiKeyResponseSchema)` to create a new message.
  */
 export const CreateApiKeyResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 3);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 9);
 
 /**
  * Describes the message runmesh.tenant.v1.ListApiKeysRequest.
  * Use `create(ListApiKeysRequestSchema)` to create a new message.
  */
 export const ListApiKeysRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 4);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 10);
 
 /**
  * Describes the message runmesh.tenant.v1.ListApiKeysResponse.
  * Use `create(ListApiKeysResponseSchema)` to create a new message.
  */
 export const ListApiKeysResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 5);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 11);
 
 /**
  * Describes the message runmesh.tenant.v1.RotateApiKeyRequest.
  * Use `create(RotateApiKeyRequestSchema)` to create a new message.
  */
 export const RotateApiKeyRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 6);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 12);
 
 /**
  * Describes the message runmesh.tenant.v1.RotateApiKeyResponse.
  * Use `create(RotateApiKeyResponseSchema)` to create a new message.
  */
 export const RotateApiKeyResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 7);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 13);
 
 /**
  * Describes the message runmesh.tenant.v1.RevokeApiKeyRequest.
  * Use `create(RevokeApiKeyRequestSchema)` to create a new message.
  */
 export const RevokeApiKeyRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 8);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 14);
 
 /**
  * Describes the message runmesh.tenant.v1.RevokeApiKeyResponse.
  * Use `create(RevokeApiKeyResponseSchema)` to create a new message.
  */
 export const RevokeApiKeyResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_tenant_v1_tenant_service, 9);
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 15);
 
 /**
- * Tenants and their keys. Keys are not served yet: their methods answer NOT_SERVED.
+ * Describes the message runmesh.tenant.v1.ListAuditRequest.
+ * Use `create(ListAuditRequestSchema)` to create a new message.
+ */
+export const ListAuditRequestSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 16);
+
+/**
+ * Describes the message runmesh.tenant.v1.ListAuditResponse.
+ * Use `create(ListAuditResponseSchema)` to create a new message.
+ */
+export const ListAuditResponseSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_tenant_v1_tenant_service, 17);
+
+/**
+ * Tenants, their keys and their audit.
  *
  * @generated from service runmesh.tenant.v1.TenantService
  */

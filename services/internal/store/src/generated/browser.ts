@@ -128,6 +128,26 @@ export type Duty = Prisma.DutyModel
  */
 export type Audit = Prisma.AuditModel
 /**
+ * Model Setting
+ * 
+ */
+export type Setting = Prisma.SettingModel
+/**
+ * Model ApiKey
+ * 
+ */
+export type ApiKey = Prisma.ApiKeyModel
+/**
+ * Model ApiKeySecret
+ * 
+ */
+export type ApiKeySecret = Prisma.ApiKeySecretModel
+/**
+ * Model TenantQuota
+ * 
+ */
+export type TenantQuota = Prisma.TenantQuotaModel
+/**
  * Model Request
  * 
  */

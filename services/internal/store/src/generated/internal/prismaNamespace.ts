@@ -419,6 +419,10 @@ export const ModelName = {
   BusMessage: 'BusMessage',
   Duty: 'Duty',
   Audit: 'Audit',
+  Setting: 'Setting',
+  ApiKey: 'ApiKey',
+  ApiKeySecret: 'ApiKeySecret',
+  TenantQuota: 'TenantQuota',
   Request: 'Request'
 } as const
 
@@ -435,7 +439,7 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
     omit: GlobalOmitOptions
   }
   meta: {
-    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "lease" | "session" | "attempt" | "attemptLog" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "request"
+    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "lease" | "session" | "attempt" | "attemptLog" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "request"
     txIsolationLevel: TransactionIsolationLevel
   }
   model: {
@@ -2067,6 +2071,302 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
         }
       }
     }
+    Setting: {
+      payload: Prisma.$SettingPayload<ExtArgs>
+      fields: Prisma.SettingFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.SettingFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.SettingFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>
+        }
+        findFirst: {
+          args: Prisma.SettingFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.SettingFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>
+        }
+        findMany: {
+          args: Prisma.SettingFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>[]
+        }
+        create: {
+          args: Prisma.SettingCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>
+        }
+        createMany: {
+          args: Prisma.SettingCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.SettingCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>[]
+        }
+        delete: {
+          args: Prisma.SettingDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>
+        }
+        update: {
+          args: Prisma.SettingUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>
+        }
+        deleteMany: {
+          args: Prisma.SettingDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.SettingUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.SettingUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>[]
+        }
+        upsert: {
+          args: Prisma.SettingUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SettingPayload>
+        }
+        aggregate: {
+          args: Prisma.SettingAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateSetting>
+        }
+        groupBy: {
+          args: Prisma.SettingGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SettingGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.SettingCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SettingCountAggregateOutputType> | number
+        }
+      }
+    }
+    ApiKey: {
+      payload: Prisma.$ApiKeyPayload<ExtArgs>
+      fields: Prisma.ApiKeyFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.ApiKeyFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.ApiKeyFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>
+        }
+        findFirst: {
+          args: Prisma.ApiKeyFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.ApiKeyFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>
+        }
+        findMany: {
+          args: Prisma.ApiKeyFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>[]
+        }
+        create: {
+          args: Prisma.ApiKeyCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>
+        }
+        createMany: {
+          args: Prisma.ApiKeyCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.ApiKeyCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>[]
+        }
+        delete: {
+          args: Prisma.ApiKeyDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>
+        }
+        update: {
+          args: Prisma.ApiKeyUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>
+        }
+        deleteMany: {
+          args: Prisma.ApiKeyDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.ApiKeyUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.ApiKeyUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>[]
+        }
+        upsert: {
+          args: Prisma.ApiKeyUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeyPayload>
+        }
+        aggregate: {
+          args: Prisma.ApiKeyAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateApiKey>
+        }
+        groupBy: {
+          args: Prisma.ApiKeyGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ApiKeyGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.ApiKeyCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ApiKeyCountAggregateOutputType> | number
+        }
+      }
+    }
+    ApiKeySecret: {
+      payload: Prisma.$ApiKeySecretPayload<ExtArgs>
+      fields: Prisma.ApiKeySecretFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.ApiKeySecretFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.ApiKeySecretFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>
+        }
+        findFirst: {
+          args: Prisma.ApiKeySecretFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.ApiKeySecretFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>
+        }
+        findMany: {
+          args: Prisma.ApiKeySecretFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>[]
+        }
+        create: {
+          args: Prisma.ApiKeySecretCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>
+        }
+        createMany: {
+          args: Prisma.ApiKeySecretCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.ApiKeySecretCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>[]
+        }
+        delete: {
+          args: Prisma.ApiKeySecretDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>
+        }
+        update: {
+          args: Prisma.ApiKeySecretUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>
+        }
+        deleteMany: {
+          args: Prisma.ApiKeySecretDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.ApiKeySecretUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.ApiKeySecretUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>[]
+        }
+        upsert: {
+          args: Prisma.ApiKeySecretUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ApiKeySecretPayload>
+        }
+        aggregate: {
+          args: Prisma.ApiKeySecretAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateApiKeySecret>
+        }
+        groupBy: {
+          args: Prisma.ApiKeySecretGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ApiKeySecretGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.ApiKeySecretCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ApiKeySecretCountAggregateOutputType> | number
+        }
+      }
+    }
+    TenantQuota: {
+      payload: Prisma.$TenantQuotaPayload<ExtArgs>
+      fields: Prisma.TenantQuotaFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.TenantQuotaFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.TenantQuotaFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>
+        }
+        findFirst: {
+          args: Prisma.TenantQuotaFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.TenantQuotaFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>
+        }
+        findMany: {
+          args: Prisma.TenantQuotaFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>[]
+        }
+        create: {
+          args: Prisma.TenantQuotaCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>
+        }
+        createMany: {
+          args: Prisma.TenantQuotaCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.TenantQuotaCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>[]
+        }
+        delete: {
+          args: Prisma.TenantQuotaDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>
+        }
+        update: {
+          args: Prisma.TenantQuotaUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>
+        }
+        deleteMany: {
+          args: Prisma.TenantQuotaDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.TenantQuotaUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.TenantQuotaUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>[]
+        }
+        upsert: {
+          args: Prisma.TenantQuotaUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$TenantQuotaPayload>
+        }
+        aggregate: {
+          args: Prisma.TenantQuotaAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateTenantQuota>
+        }
+        groupBy: {
+          args: Prisma.TenantQuotaGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.TenantQuotaGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.TenantQuotaCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.TenantQuotaCountAggregateOutputType> | number
+        }
+      }
+    }
     Request: {
       payload: Prisma.$RequestPayload<ExtArgs>
       fields: Prisma.RequestFieldRefs
@@ -2513,10 +2813,57 @@ export const AuditScalarFieldEnum = {
   principal: 'principal',
   action: 'action',
   target: 'target',
-  result: 'result'
+  result: 'result',
+  origin: 'origin'
 } as const
 
 export type AuditScalarFieldEnum = (typeof AuditScalarFieldEnum)[keyof typeof AuditScalarFieldEnum]
+
+
+export const SettingScalarFieldEnum = {
+  name: 'name',
+  value: 'value',
+  createdAt: 'createdAt'
+} as const
+
+export type SettingScalarFieldEnum = (typeof SettingScalarFieldEnum)[keyof typeof SettingScalarFieldEnum]
+
+
+export const ApiKeyScalarFieldEnum = {
+  tenantId: 'tenantId',
+  id: 'id',
+  name: 'name',
+  roles: 'roles',
+  scopes: 'scopes',
+  createdAt: 'createdAt',
+  expiresAt: 'expiresAt',
+  lastUsedAt: 'lastUsedAt',
+  revokedAt: 'revokedAt',
+  rotatedUntil: 'rotatedUntil'
+} as const
+
+export type ApiKeyScalarFieldEnum = (typeof ApiKeyScalarFieldEnum)[keyof typeof ApiKeyScalarFieldEnum]
+
+
+export const ApiKeySecretScalarFieldEnum = {
+  tenantId: 'tenantId',
+  keyId: 'keyId',
+  hash: 'hash',
+  until: 'until',
+  createdAt: 'createdAt'
+} as const
+
+export type ApiKeySecretScalarFieldEnum = (typeof ApiKeySecretScalarFieldEnum)[keyof typeof ApiKeySecretScalarFieldEnum]
+
+
+export const TenantQuotaScalarFieldEnum = {
+  tenantId: 'tenantId',
+  requestsPerSecond: 'requestsPerSecond',
+  startsPerSecond: 'startsPerSecond',
+  updatedAt: 'updatedAt'
+} as const
+
+export type TenantQuotaScalarFieldEnum = (typeof TenantQuotaScalarFieldEnum)[keyof typeof TenantQuotaScalarFieldEnum]
 
 
 export const RequestScalarFieldEnum = {
@@ -2851,6 +3198,10 @@ export type GlobalOmitConfig = {
   busMessage?: Prisma.BusMessageOmit
   duty?: Prisma.DutyOmit
   audit?: Prisma.AuditOmit
+  setting?: Prisma.SettingOmit
+  apiKey?: Prisma.ApiKeyOmit
+  apiKeySecret?: Prisma.ApiKeySecretOmit
+  tenantQuota?: Prisma.TenantQuotaOmit
   request?: Prisma.RequestOmit
 }
 

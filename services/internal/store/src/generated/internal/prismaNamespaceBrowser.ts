@@ -73,6 +73,10 @@ export const ModelName = {
   BusMessage: 'BusMessage',
   Duty: 'Duty',
   Audit: 'Audit',
+  Setting: 'Setting',
+  ApiKey: 'ApiKey',
+  ApiKeySecret: 'ApiKeySecret',
+  TenantQuota: 'TenantQuota',
   Request: 'Request'
 } as const
 
@@ -425,10 +429,57 @@ export const AuditScalarFieldEnum = {
   principal: 'principal',
   action: 'action',
   target: 'target',
-  result: 'result'
+  result: 'result',
+  origin: 'origin'
 } as const
 
 export type AuditScalarFieldEnum = (typeof AuditScalarFieldEnum)[keyof typeof AuditScalarFieldEnum]
+
+
+export const SettingScalarFieldEnum = {
+  name: 'name',
+  value: 'value',
+  createdAt: 'createdAt'
+} as const
+
+export type SettingScalarFieldEnum = (typeof SettingScalarFieldEnum)[keyof typeof SettingScalarFieldEnum]
+
+
+export const ApiKeyScalarFieldEnum = {
+  tenantId: 'tenantId',
+  id: 'id',
+  name: 'name',
+  roles: 'roles',
+  scopes: 'scopes',
+  createdAt: 'createdAt',
+  expiresAt: 'expiresAt',
+  lastUsedAt: 'lastUsedAt',
+  revokedAt: 'revokedAt',
+  rotatedUntil: 'rotatedUntil'
+} as const
+
+export type ApiKeyScalarFieldEnum = (typeof ApiKeyScalarFieldEnum)[keyof typeof ApiKeyScalarFieldEnum]
+
+
+export const ApiKeySecretScalarFieldEnum = {
+  tenantId: 'tenantId',
+  keyId: 'keyId',
+  hash: 'hash',
+  until: 'until',
+  createdAt: 'createdAt'
+} as const
+
+export type ApiKeySecretScalarFieldEnum = (typeof ApiKeySecretScalarFieldEnum)[keyof typeof ApiKeySecretScalarFieldEnum]
+
+
+export const TenantQuotaScalarFieldEnum = {
+  tenantId: 'tenantId',
+  requestsPerSecond: 'requestsPerSecond',
+  startsPerSecond: 'startsPerSecond',
+  updatedAt: 'updatedAt'
+} as const
+
+export type TenantQuotaScalarFieldEnum = (typeof TenantQuotaScalarFieldEnum)[keyof typeof TenantQuotaScalarFieldEnum]
 
 
 export const RequestScalarFieldEnum = {

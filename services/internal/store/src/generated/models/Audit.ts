@@ -44,6 +44,7 @@ export type AuditMinAggregateOutputType = {
   action: string | null
   target: string | null
   result: string | null
+  origin: string | null
 }
 
 export type AuditMaxAggregateOutputType = {
@@ -54,6 +55,7 @@ export type AuditMaxAggregateOutputType = {
   action: string | null
   target: string | null
   result: string | null
+  origin: string | null
 }
 
 export type AuditCountAggregateOutputType = {
@@ -64,6 +66,7 @@ export type AuditCountAggregateOutputType = {
   action: number
   target: number
   result: number
+  origin: number
   _all: number
 }
 
@@ -86,6 +89,7 @@ export type AuditMinAggregateInputType = {
   action?: true
   target?: true
   result?: true
+  origin?: true
 }
 
 export type AuditMaxAggregateInputType = {
@@ -96,6 +100,7 @@ export type AuditMaxAggregateInputType = {
   action?: true
   target?: true
   result?: true
+  origin?: true
 }
 
 export type AuditCountAggregateInputType = {
@@ -106,6 +111,7 @@ export type AuditCountAggregateInputType = {
   action?: true
   target?: true
   result?: true
+  origin?: true
   _all?: true
 }
 
@@ -203,6 +209,7 @@ export type AuditGroupByOutputType = {
   action: string
   target: string
   result: string
+  origin: string
   _count: AuditCountAggregateOutputType | null
   _avg: AuditAvgAggregateOutputType | null
   _sum: AuditSumAggregateOutputType | null
@@ -236,6 +243,7 @@ export type AuditWhereInput = {
   action?: Prisma.StringFilter<"Audit"> | string
   target?: Prisma.StringFilter<"Audit"> | string
   result?: Prisma.StringFilter<"Audit"> | string
+  origin?: Prisma.StringFilter<"Audit"> | string
   tenant?: Prisma.XOR<Prisma.TenantScalarRelationFilter, Prisma.TenantWhereInput>
 }
 
@@ -247,6 +255,7 @@ export type AuditOrderByWithRelationInput = {
   action?: Prisma.SortOrder
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
+  origin?: Prisma.SortOrder
   tenant?: Prisma.TenantOrderByWithRelationInput
 }
 
@@ -262,6 +271,7 @@ export type AuditWhereUniqueInput = Prisma.AtLeast<{
   action?: Prisma.StringFilter<"Audit"> | string
   target?: Prisma.StringFilter<"Audit"> | string
   result?: Prisma.StringFilter<"Audit"> | string
+  origin?: Prisma.StringFilter<"Audit"> | string
   tenant?: Prisma.XOR<Prisma.TenantScalarRelationFilter, Prisma.TenantWhereInput>
 }, "tenantId_id">
 
@@ -273,6 +283,7 @@ export type AuditOrderByWithAggregationInput = {
   action?: Prisma.SortOrder
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
+  origin?: Prisma.SortOrder
   _count?: Prisma.AuditCountOrderByAggregateInput
   _avg?: Prisma.AuditAvgOrderByAggregateInput
   _max?: Prisma.AuditMaxOrderByAggregateInput
@@ -291,6 +302,7 @@ export type AuditScalarWhereWithAggregatesInput = {
   action?: Prisma.StringWithAggregatesFilter<"Audit"> | string
   target?: Prisma.StringWithAggregatesFilter<"Audit"> | string
   result?: Prisma.StringWithAggregatesFilter<"Audit"> | string
+  origin?: Prisma.StringWithAggregatesFilter<"Audit"> | string
 }
 
 export type AuditCreateInput = {
@@ -300,6 +312,7 @@ export type AuditCreateInput = {
   action: string
   target: string
   result: string
+  origin?: string
   tenant: Prisma.TenantCreateNestedOneWithoutAuditsInput
 }
 
@@ -311,6 +324,7 @@ export type AuditUncheckedCreateInput = {
   action: string
   target: string
   result: string
+  origin?: string
 }
 
 export type AuditUpdateInput = {
@@ -320,6 +334,7 @@ export type AuditUpdateInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
   tenant?: Prisma.TenantUpdateOneRequiredWithoutAuditsNestedInput
 }
 
@@ -331,6 +346,7 @@ export type AuditUncheckedUpdateInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditCreateManyInput = {
@@ -341,6 +357,7 @@ export type AuditCreateManyInput = {
   action: string
   target: string
   result: string
+  origin?: string
 }
 
 export type AuditUpdateManyMutationInput = {
@@ -350,6 +367,7 @@ export type AuditUpdateManyMutationInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditUncheckedUpdateManyInput = {
@@ -360,6 +378,7 @@ export type AuditUncheckedUpdateManyInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditListRelationFilter = {
@@ -385,6 +404,7 @@ export type AuditCountOrderByAggregateInput = {
   action?: Prisma.SortOrder
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
+  origin?: Prisma.SortOrder
 }
 
 export type AuditAvgOrderByAggregateInput = {
@@ -400,6 +420,7 @@ export type AuditMaxOrderByAggregateInput = {
   action?: Prisma.SortOrder
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
+  origin?: Prisma.SortOrder
 }
 
 export type AuditMinOrderByAggregateInput = {
@@ -410,6 +431,7 @@ export type AuditMinOrderByAggregateInput = {
   action?: Prisma.SortOrder
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
+  origin?: Prisma.SortOrder
 }
 
 export type AuditSumOrderByAggregateInput = {
@@ -466,6 +488,7 @@ export type AuditCreateWithoutTenantInput = {
   action: string
   target: string
   result: string
+  origin?: string
 }
 
 export type AuditUncheckedCreateWithoutTenantInput = {
@@ -475,6 +498,7 @@ export type AuditUncheckedCreateWithoutTenantInput = {
   action: string
   target: string
   result: string
+  origin?: string
 }
 
 export type AuditCreateOrConnectWithoutTenantInput = {
@@ -514,6 +538,7 @@ export type AuditScalarWhereInput = {
   action?: Prisma.StringFilter<"Audit"> | string
   target?: Prisma.StringFilter<"Audit"> | string
   result?: Prisma.StringFilter<"Audit"> | string
+  origin?: Prisma.StringFilter<"Audit"> | string
 }
 
 export type AuditCreateManyTenantInput = {
@@ -523,6 +548,7 @@ export type AuditCreateManyTenantInput = {
   action: string
   target: string
   result: string
+  origin?: string
 }
 
 export type AuditUpdateWithoutTenantInput = {
@@ -532,6 +558,7 @@ export type AuditUpdateWithoutTenantInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditUncheckedUpdateWithoutTenantInput = {
@@ -541,6 +568,7 @@ export type AuditUncheckedUpdateWithoutTenantInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditUncheckedUpdateManyWithoutTenantInput = {
@@ -550,6 +578,7 @@ export type AuditUncheckedUpdateManyWithoutTenantInput = {
   action?: Prisma.StringFieldUpdateOperationsInput | string
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
+  origin?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 
@@ -562,6 +591,7 @@ export type AuditSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = 
   action?: boolean
   target?: boolean
   result?: boolean
+  origin?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["audit"]>
 
@@ -573,6 +603,7 @@ export type AuditSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensi
   action?: boolean
   target?: boolean
   result?: boolean
+  origin?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["audit"]>
 
@@ -584,6 +615,7 @@ export type AuditSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensi
   action?: boolean
   target?: boolean
   result?: boolean
+  origin?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["audit"]>
 
@@ -595,9 +627,10 @@ export type AuditSelectScalar = {
   action?: boolean
   target?: boolean
   result?: boolean
+  origin?: boolean
 }
 
-export type AuditOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "at" | "principal" | "action" | "target" | "result", ExtArgs["result"]["audit"]>
+export type AuditOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "at" | "principal" | "action" | "target" | "result" | "origin", ExtArgs["result"]["audit"]>
 export type AuditInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }
@@ -621,6 +654,7 @@ export type $AuditPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs 
     action: string
     target: string
     result: string
+    origin: string
   }, ExtArgs["result"]["audit"]>
   composites: {}
 }
@@ -1052,6 +1086,7 @@ export interface AuditFieldRefs {
   readonly action: Prisma.FieldRef<"Audit", 'String'>
   readonly target: Prisma.FieldRef<"Audit", 'String'>
   readonly result: Prisma.FieldRef<"Audit", 'String'>
+  readonly origin: Prisma.FieldRef<"Audit", 'String'>
 }
     
 

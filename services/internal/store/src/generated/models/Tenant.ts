@@ -205,6 +205,8 @@ export type TenantWhereInput = {
   sessions?: Prisma.SessionListRelationFilter
   audits?: Prisma.AuditListRelationFilter
   requests?: Prisma.RequestListRelationFilter
+  apiKeys?: Prisma.ApiKeyListRelationFilter
+  quota?: Prisma.XOR<Prisma.TenantQuotaNullableScalarRelationFilter, Prisma.TenantQuotaWhereInput> | null
 }
 
 export type TenantOrderByWithRelationInput = {
@@ -216,6 +218,8 @@ export type TenantOrderByWithRelationInput = {
   sessions?: Prisma.SessionOrderByRelationAggregateInput
   audits?: Prisma.AuditOrderByRelationAggregateInput
   requests?: Prisma.RequestOrderByRelationAggregateInput
+  apiKeys?: Prisma.ApiKeyOrderByRelationAggregateInput
+  quota?: Prisma.TenantQuotaOrderByWithRelationInput
 }
 
 export type TenantWhereUniqueInput = Prisma.AtLeast<{
@@ -230,6 +234,8 @@ export type TenantWhereUniqueInput = Prisma.AtLeast<{
   sessions?: Prisma.SessionListRelationFilter
   audits?: Prisma.AuditListRelationFilter
   requests?: Prisma.RequestListRelationFilter
+  apiKeys?: Prisma.ApiKeyListRelationFilter
+  quota?: Prisma.XOR<Prisma.TenantQuotaNullableScalarRelationFilter, Prisma.TenantQuotaWhereInput> | null
 }, "id" | "name">
 
 export type TenantOrderByWithAggregationInput = {
@@ -261,6 +267,8 @@ export type TenantCreateInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUncheckedCreateInput = {
@@ -272,6 +280,8 @@ export type TenantUncheckedCreateInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUpdateInput = {
@@ -283,6 +293,8 @@ export type TenantUpdateInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateInput = {
@@ -294,6 +306,8 @@ export type TenantUncheckedUpdateInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantCreateManyInput = {
@@ -417,6 +431,34 @@ export type TenantUpdateOneRequiredWithoutAuditsNestedInput = {
   update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutAuditsInput, Prisma.TenantUpdateWithoutAuditsInput>, Prisma.TenantUncheckedUpdateWithoutAuditsInput>
 }
 
+export type TenantCreateNestedOneWithoutApiKeysInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutApiKeysInput, Prisma.TenantUncheckedCreateWithoutApiKeysInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutApiKeysInput
+  connect?: Prisma.TenantWhereUniqueInput
+}
+
+export type TenantUpdateOneRequiredWithoutApiKeysNestedInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutApiKeysInput, Prisma.TenantUncheckedCreateWithoutApiKeysInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutApiKeysInput
+  upsert?: Prisma.TenantUpsertWithoutApiKeysInput
+  connect?: Prisma.TenantWhereUniqueInput
+  update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutApiKeysInput, Prisma.TenantUpdateWithoutApiKeysInput>, Prisma.TenantUncheckedUpdateWithoutApiKeysInput>
+}
+
+export type TenantCreateNestedOneWithoutQuotaInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutQuotaInput, Prisma.TenantUncheckedCreateWithoutQuotaInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutQuotaInput
+  connect?: Prisma.TenantWhereUniqueInput
+}
+
+export type TenantUpdateOneRequiredWithoutQuotaNestedInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutQuotaInput, Prisma.TenantUncheckedCreateWithoutQuotaInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutQuotaInput
+  upsert?: Prisma.TenantUpsertWithoutQuotaInput
+  connect?: Prisma.TenantWhereUniqueInput
+  update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutQuotaInput, Prisma.TenantUpdateWithoutQuotaInput>, Prisma.TenantUncheckedUpdateWithoutQuotaInput>
+}
+
 export type TenantCreateNestedOneWithoutRequestsInput = {
   create?: Prisma.XOR<Prisma.TenantCreateWithoutRequestsInput, Prisma.TenantUncheckedCreateWithoutRequestsInput>
   connectOrCreate?: Prisma.TenantCreateOrConnectWithoutRequestsInput
@@ -439,6 +481,8 @@ export type TenantCreateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutWorkflowsInput = {
@@ -449,6 +493,8 @@ export type TenantUncheckedCreateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutWorkflowsInput = {
@@ -475,6 +521,8 @@ export type TenantUpdateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutWorkflowsInput = {
@@ -485,6 +533,8 @@ export type TenantUncheckedUpdateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutRoutesInput = {
@@ -495,6 +545,8 @@ export type TenantCreateWithoutRoutesInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutRoutesInput = {
@@ -505,6 +557,8 @@ export type TenantUncheckedCreateWithoutRoutesInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutRoutesInput = {
@@ -531,6 +585,8 @@ export type TenantUpdateWithoutRoutesInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutRoutesInput = {
@@ -541,6 +597,8 @@ export type TenantUncheckedUpdateWithoutRoutesInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutSessionsInput = {
@@ -551,6 +609,8 @@ export type TenantCreateWithoutSessionsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutSessionsInput = {
@@ -561,6 +621,8 @@ export type TenantUncheckedCreateWithoutSessionsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutSessionsInput = {
@@ -587,6 +649,8 @@ export type TenantUpdateWithoutSessionsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutSessionsInput = {
@@ -597,6 +661,8 @@ export type TenantUncheckedUpdateWithoutSessionsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutAuditsInput = {
@@ -607,6 +673,8 @@ export type TenantCreateWithoutAuditsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutAuditsInput = {
@@ -617,6 +685,8 @@ export type TenantUncheckedCreateWithoutAuditsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutAuditsInput = {
@@ -643,6 +713,8 @@ export type TenantUpdateWithoutAuditsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutAuditsInput = {
@@ -653,6 +725,136 @@ export type TenantUncheckedUpdateWithoutAuditsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
+}
+
+export type TenantCreateWithoutApiKeysInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
+}
+
+export type TenantUncheckedCreateWithoutApiKeysInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
+}
+
+export type TenantCreateOrConnectWithoutApiKeysInput = {
+  where: Prisma.TenantWhereUniqueInput
+  create: Prisma.XOR<Prisma.TenantCreateWithoutApiKeysInput, Prisma.TenantUncheckedCreateWithoutApiKeysInput>
+}
+
+export type TenantUpsertWithoutApiKeysInput = {
+  update: Prisma.XOR<Prisma.TenantUpdateWithoutApiKeysInput, Prisma.TenantUncheckedUpdateWithoutApiKeysInput>
+  create: Prisma.XOR<Prisma.TenantCreateWithoutApiKeysInput, Prisma.TenantUncheckedCreateWithoutApiKeysInput>
+  where?: Prisma.TenantWhereInput
+}
+
+export type TenantUpdateToOneWithWhereWithoutApiKeysInput = {
+  where?: Prisma.TenantWhereInput
+  data: Prisma.XOR<Prisma.TenantUpdateWithoutApiKeysInput, Prisma.TenantUncheckedUpdateWithoutApiKeysInput>
+}
+
+export type TenantUpdateWithoutApiKeysInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
+}
+
+export type TenantUncheckedUpdateWithoutApiKeysInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
+}
+
+export type TenantCreateWithoutQuotaInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+}
+
+export type TenantUncheckedCreateWithoutQuotaInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+}
+
+export type TenantCreateOrConnectWithoutQuotaInput = {
+  where: Prisma.TenantWhereUniqueInput
+  create: Prisma.XOR<Prisma.TenantCreateWithoutQuotaInput, Prisma.TenantUncheckedCreateWithoutQuotaInput>
+}
+
+export type TenantUpsertWithoutQuotaInput = {
+  update: Prisma.XOR<Prisma.TenantUpdateWithoutQuotaInput, Prisma.TenantUncheckedUpdateWithoutQuotaInput>
+  create: Prisma.XOR<Prisma.TenantCreateWithoutQuotaInput, Prisma.TenantUncheckedCreateWithoutQuotaInput>
+  where?: Prisma.TenantWhereInput
+}
+
+export type TenantUpdateToOneWithWhereWithoutQuotaInput = {
+  where?: Prisma.TenantWhereInput
+  data: Prisma.XOR<Prisma.TenantUpdateWithoutQuotaInput, Prisma.TenantUncheckedUpdateWithoutQuotaInput>
+}
+
+export type TenantUpdateWithoutQuotaInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+}
+
+export type TenantUncheckedUpdateWithoutQuotaInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
 }
 
 export type TenantCreateWithoutRequestsInput = {
@@ -663,6 +865,8 @@ export type TenantCreateWithoutRequestsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
 export type TenantUncheckedCreateWithoutRequestsInput = {
@@ -673,6 +877,8 @@ export type TenantUncheckedCreateWithoutRequestsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
 export type TenantCreateOrConnectWithoutRequestsInput = {
@@ -699,6 +905,8 @@ export type TenantUpdateWithoutRequestsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
 export type TenantUncheckedUpdateWithoutRequestsInput = {
@@ -709,6 +917,8 @@ export type TenantUncheckedUpdateWithoutRequestsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
 
 
@@ -722,6 +932,7 @@ export type TenantCountOutputType = {
   sessions: number
   audits: number
   requests: number
+  apiKeys: number
 }
 
 export type TenantCountOutputTypeSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
@@ -730,6 +941,7 @@ export type TenantCountOutputTypeSelect<ExtArgs extends runtime.Types.Extensions
   sessions?: boolean | TenantCountOutputTypeCountSessionsArgs
   audits?: boolean | TenantCountOutputTypeCountAuditsArgs
   requests?: boolean | TenantCountOutputTypeCountRequestsArgs
+  apiKeys?: boolean | TenantCountOutputTypeCountApiKeysArgs
 }
 
 /**
@@ -777,6 +989,13 @@ export type TenantCountOutputTypeCountRequestsArgs<ExtArgs extends runtime.Types
   where?: Prisma.RequestWhereInput
 }
 
+/**
+ * TenantCountOutputType without action
+ */
+export type TenantCountOutputTypeCountApiKeysArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  where?: Prisma.ApiKeyWhereInput
+}
+
 
 export type TenantSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
   id?: boolean
@@ -787,6 +1006,8 @@ export type TenantSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs =
   sessions?: boolean | Prisma.Tenant$sessionsArgs<ExtArgs>
   audits?: boolean | Prisma.Tenant$auditsArgs<ExtArgs>
   requests?: boolean | Prisma.Tenant$requestsArgs<ExtArgs>
+  apiKeys?: boolean | Prisma.Tenant$apiKeysArgs<ExtArgs>
+  quota?: boolean | Prisma.Tenant$quotaArgs<ExtArgs>
   _count?: boolean | Prisma.TenantCountOutputTypeDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["tenant"]>
 
@@ -815,6 +1036,8 @@ export type TenantInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs 
   sessions?: boolean | Prisma.Tenant$sessionsArgs<ExtArgs>
   audits?: boolean | Prisma.Tenant$auditsArgs<ExtArgs>
   requests?: boolean | Prisma.Tenant$requestsArgs<ExtArgs>
+  apiKeys?: boolean | Prisma.Tenant$apiKeysArgs<ExtArgs>
+  quota?: boolean | Prisma.Tenant$quotaArgs<ExtArgs>
   _count?: boolean | Prisma.TenantCountOutputTypeDefaultArgs<ExtArgs>
 }
 export type TenantIncludeCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {}
@@ -828,6 +1051,8 @@ export type $TenantPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs
     sessions: Prisma.$SessionPayload<ExtArgs>[]
     audits: Prisma.$AuditPayload<ExtArgs>[]
     requests: Prisma.$RequestPayload<ExtArgs>[]
+    apiKeys: Prisma.$ApiKeyPayload<ExtArgs>[]
+    quota: Prisma.$TenantQuotaPayload<ExtArgs> | null
   }
   scalars: runtime.Types.Extensions.GetPayloadResult<{
     id: number
@@ -1232,6 +1457,8 @@ export interface Prisma__TenantClient<T, Null = never, ExtArgs extends runtime.T
   sessions<T extends Prisma.Tenant$sessionsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$sessionsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$SessionPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   audits<T extends Prisma.Tenant$auditsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$auditsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$AuditPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   requests<T extends Prisma.Tenant$requestsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$requestsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$RequestPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
+  apiKeys<T extends Prisma.Tenant$apiKeysArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$apiKeysArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$ApiKeyPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
+  quota<T extends Prisma.Tenant$quotaArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$quotaArgs<ExtArgs>>): Prisma.Prisma__TenantQuotaClient<runtime.Types.Result.GetResult<Prisma.$TenantQuotaPayload<ExtArgs>, T, "findUniqueOrThrow", GlobalOmitOptions> | null, null, ExtArgs, GlobalOmitOptions>
   /**
    * Attaches callbacks for the resolution and/or rejection of the Promise.
    * @param onfulfilled The callback to execute when the Promise is resolved.
@@ -1774,6 +2001,49 @@ export type Tenant$requestsArgs<ExtArgs extends runtime.Types.Extensions.Interna
   take?: number
   skip?: number
   distinct?: Prisma.RequestScalarFieldEnum | Prisma.RequestScalarFieldEnum[]
+}
+
+/**
+ * Tenant.apiKeys
+ */
+export type Tenant$apiKeysArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  /**
+   * Select specific fields to fetch from the ApiKey
+   */
+  select?: Prisma.ApiKeySelect<ExtArgs> | null
+  /**
+   * Omit specific fields from the ApiKey
+   */
+  omit?: Prisma.ApiKeyOmit<ExtArgs> | null
+  /**
+   * Choose, which related nodes to fetch as well
+   */
+  include?: Prisma.ApiKeyInclude<ExtArgs> | null
+  where?: Prisma.ApiKeyWhereInput
+  orderBy?: Prisma.ApiKeyOrderByWithRelationInput | Prisma.ApiKeyOrderByWithRelationInput[]
+  cursor?: Prisma.ApiKeyWhereUniqueInput
+  take?: number
+  skip?: number
+  distinct?: Prisma.ApiKeyScalarFieldEnum | Prisma.ApiKeyScalarFieldEnum[]
+}
+
+/**
+ * Tenant.quota
+ */
+export type Tenant$quotaArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  /**
+   * Select specific fields to fetch from the TenantQuota
+   */
+  select?: Prisma.TenantQuotaSelect<ExtArgs> | null
+  /**
+   * Omit specific fields from the TenantQuota
+   */
+  omit?: Prisma.TenantQuotaOmit<ExtArgs> | null
+  /**
+   * Choose, which related nodes to fetch as well
+   */
+  include?: Prisma.TenantQuotaInclude<ExtArgs> | null
+  where?: Prisma.TenantQuotaWhereInput
 }
 
 /**
