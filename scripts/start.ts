@@ -17,6 +17,7 @@ import { exitCodeOf, stateOf } from "../sdk/cli/src/run-view.ts";
 import { DEFAULT_URL } from "../sdk/cli/src/session.ts";
 import { startSimulation } from "../sdk/cli/src/simulation.ts";
 import { loadStandalone } from "../sdk/cli/src/standalone-package.ts";
+import { listenForStop } from "../sdk/cli/src/stop-signal.ts";
 import { createProcessTerminal, type Terminal } from "../sdk/cli/src/terminal.ts";
 import { formatDuration } from "../sdk/cli/src/times.ts";
 import { untilAborted } from "../sdk/cli/src/until-aborted.ts";
@@ -32,13 +33,12 @@ const MAX_ATTEMPTS = 100_000;
 const USAGE = `npm start -- [--once] [--port ${DEFAULT_PORT}] [--data ${DEFAULT_DATA}]`;
 
 const terminal = createProcessTerminal();
-const stop = new AbortController();
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stop.abort());
+const signal = listenForStop();
 
 try {
   process.exitCode = await main(readOptions());
 } catch (error) {
-  if (stop.signal.aborted) process.exitCode = EXIT.INTERRUPTED;
+  if (signal.aborted) process.exitCode = EXIT.INTERRUPTED;
   else {
     const failure = describeFailure(error, DEFAULT_URL);
     printFailure(failure, terminal, false);
@@ -63,7 +63,7 @@ async function main({ once, port, dataDir }: Options): Promise<ExitCode> {
     const exitCode = await runGraph(mesh, standalone.url);
     if (once) return exitCode;
     for (const line of describe(standalone.url, dataDir)) terminal.out(line);
-    await untilAborted(stop.signal);
+    await untilAborted(signal);
     terminal.note("Stopping.");
     return EXIT.DONE;
   } finally {
@@ -74,7 +74,6 @@ async function main({ once, port, dataDir }: Options): Promise<ExitCode> {
 /** Runs the graph with a worker that sleeps in place of working, and says what happened. */
 async function runGraph(mesh: Mesh, url: string): Promise<ExitCode> {
   const imported = readWfFormat(JSON.parse(readFileSync(new URL(`../${GRAPH}`, import.meta.url), "utf8")));
-  const { signal } = stop;
   terminal.note(
     `Running ${imported.name}: ${imported.tasks.length} tasks and ${imported.edgeCount} dependencies of a real ` +
       `astronomy workflow, each task as long as it was measured, times ${SCALE}.`,
@@ -98,7 +97,7 @@ async function runGraph(mesh: Mesh, url: string): Promise<ExitCode> {
 
 async function countAttempts(mesh: Mesh, runId: bigint): Promise<number> {
   const { items } = await readPages(MAX_ATTEMPTS, "", async (pageSize, pageToken) => {
-    const page = await mesh.tasks.listAttempts({ runId, pageSize, pageToken }, { signal: stop.signal });
+    const page = await mesh.tasks.listAttempts({ runId, pageSize, pageToken }, { signal });
     return { items: page.attempts, nextPageToken: page.nextPageToken };
   });
   return items.length;

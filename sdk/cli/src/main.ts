@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { buffer } from "node:stream/consumers";
 import { EXIT } from "./exit-codes.ts";
 import { runCommand } from "./run-command.ts";
+import { listenForStop } from "./stop-signal.ts";
 import { createProcessTerminal } from "./terminal.ts";
 
 const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
@@ -14,16 +15,12 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(EXIT.DONE);
 });
 
-// The first signal asks to stop, the second one is obeyed at once.
-const stop = new AbortController();
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stop.abort());
-
 process.exitCode = await runCommand(
   process.argv.slice(2),
   {
     terminal: createProcessTerminal(),
     env: process.env,
-    signal: stop.signal,
+    signal: listenForStop(),
     readStdin: () => buffer(process.stdin),
   },
   version,
