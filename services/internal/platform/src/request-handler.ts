@@ -12,6 +12,7 @@ import { guardBody } from "./body-guard.ts";
 import type { Log } from "./log.ts";
 import { addMissingDetail } from "./missing-detail.ts";
 import type { NodeRequest, NodeResponse, RequestGuard } from "./one-port-server.ts";
+import { originKey } from "./origin.ts";
 import { refuse } from "./refusal.ts";
 import { REQUEST_ID_HEADER, readRequestId, requestIdKey } from "./request-id.ts";
 import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
@@ -47,7 +48,9 @@ export function createRequestHandler(
   const handlers = new Map<string, UniversalHandler>(router.handlers.map((handler) => [handler.requestPath, handler]));
 
   async function call(handler: UniversalHandler, request: NodeRequest, response: NodeResponse, requestId: string) {
-    const contextValues = createContextValues().set(requestIdKey, requestId);
+    const contextValues = createContextValues()
+      .set(requestIdKey, requestId)
+      .set(originKey, request.socket?.remoteAddress ?? "");
     const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
     const guarded = await guardBody(universal, request, handler.method, compressions, requestId);
     const answer = await addMissingDetail(await handler(guarded.request), guarded, requestId, log);
