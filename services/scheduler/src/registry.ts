@@ -3,6 +3,8 @@ import type { Definition } from "@runmesh/domain/definition";
 import { MeshError } from "@runmesh/domain/errors";
 import { canonicalJson } from "@runmesh/domain/json-text";
 import { buildPlan } from "@runmesh/domain/plan";
+import type { Principal } from "@runmesh/platform/principal";
+import { insertAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
 import { type DefinitionRow, findDefinition, findDefinitionByHash, insertDefinition } from "@runmesh/store/definitions";
 import { internWorkflow, lockWorkflow, setLatestVersion } from "@runmesh/store/workflows";
@@ -15,11 +17,15 @@ export class Registry {
     this.#db = db;
   }
 
-  /** Registers a checked definition, or finds it. An inline one gets no version and is kept apart. */
+  /**
+   * Registers a checked definition, or finds it. An inline one gets no version, is kept apart, and is audited by the
+   * runs that it starts.
+   */
   async register(
     tenantId: number,
     definition: Definition,
     inline: boolean,
+    by?: Principal,
   ): Promise<{ row: DefinitionRow; created: boolean }> {
     const hash = hashDefinition(definition);
     const known = await findDefinitionByHash(this.#db, { tenantId, hash, inline });
@@ -44,6 +50,11 @@ export class Registry {
       });
       if (inserted === undefined) throw new Error(`a definition was inserted without the lock of ${definition.name}`);
       if (!inline) await setLatestVersion(tx, { tenantId, workflowId, version });
+      if (by !== undefined) {
+        const target = `workflow/${definition.name}@${version}`;
+        const { name: principal, origin } = by;
+        await insertAudit(tx, { tenantId, principal, origin, action: "workflow.register", target, result: "done" });
+      }
       const row: DefinitionRow = {
         ...inserted,
         workflow_id: workflowId,

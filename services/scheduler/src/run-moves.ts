@@ -28,45 +28,45 @@ export class RunMoves {
   }
 
   async cancel(principal: Principal, runId: bigint): Promise<Run> {
-    const { tenantId, name } = principal;
-    const outcome = await endRun(this.#deps.db, { tenantId, runId, as: "CANCELLED", principal: name });
+    const { tenantId, name, origin } = principal;
+    const outcome = await endRun(this.#deps.db, { tenantId, runId, as: "CANCELLED", principal: name, origin });
     if (outcome.kind === "missing") throw missing(runId);
     if (outcome.state !== "CANCELLED") throw illegal(`run ${runId} has ended: it is ${outcome.state}`);
     tellLost(this.#deps.wakeups, outcome.lost);
     return this.#answer(tenantId, runId);
   }
 
-  async pause({ tenantId, name }: Principal, runId: bigint): Promise<Run> {
-    const outcome = await pauseRun(this.#deps.db, { tenantId, runId, principal: name });
+  async pause({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {
+    const outcome = await pauseRun(this.#deps.db, { tenantId, runId, principal: name, origin });
     return this.#finish(tenantId, runId, outcome, "paused");
   }
 
-  async resume({ tenantId, name }: Principal, runId: bigint): Promise<Run> {
-    const outcome = await resumeRun(this.#deps.db, { tenantId, runId, principal: name });
+  async resume({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {
+    const outcome = await resumeRun(this.#deps.db, { tenantId, runId, principal: name, origin });
     return this.#finish(tenantId, runId, outcome, "resumed");
   }
 
-  async retry({ tenantId, name }: Principal, runId: bigint, requestId: string): Promise<Run> {
+  async retry({ tenantId, name, origin }: Principal, runId: bigint, requestId: string): Promise<Run> {
     const digest = digestRequest("run.retry", requestId);
-    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, digest, reopen: "all" });
+    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen: "all" });
     return this.#finish(tenantId, runId, outcome, "retried");
   }
 
   /** Replays one dead letter. Throws ILLEGAL_MOVE where it is none. */
-  async replay({ tenantId, name }: Principal, taskId: bigint, requestId: string): Promise<void> {
+  async replay({ tenantId, name, origin }: Principal, taskId: bigint, requestId: string): Promise<void> {
     const runId = runIdOf(taskId);
     const digest = digestRequest("task.replay", requestId);
     const reopen = [ordinalOf(taskId)];
-    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, digest, reopen });
+    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen });
     if (outcome.kind === "not_dead") throw illegal(`task ${taskId} is not DEAD`);
     await this.#finish(tenantId, runId, outcome, "replayed");
   }
 
   /** Replays a dead letter; false where it is none any more: another replay, or its run's, came first. */
-  async replayIfDead({ tenantId, name }: Principal, taskId: bigint): Promise<boolean> {
+  async replayIfDead({ tenantId, name, origin }: Principal, taskId: bigint): Promise<boolean> {
     const runId = runIdOf(taskId);
     const reopen = [ordinalOf(taskId)];
-    const asked = { tenantId, runId, principal: name, digest: undefined, reopen };
+    const asked = { tenantId, runId, principal: name, origin, digest: undefined, reopen };
     let outcome = await reopenRun(this.#deps, asked);
     if (outcome.kind === "refused") outcome = { kind: "not_dead" };
     if (outcome.kind === "not_dead") return false;

@@ -25,10 +25,10 @@ interface Deps {
 export function createWorkflowService({ db, definitions, registry }: Deps): ServiceImpl<typeof WorkflowService> {
   return {
     async registerWorkflow(request, context) {
-      const { tenantId } = getPrincipal(context);
+      const principal = getPrincipal(context);
       if (request.definition === undefined) throw invalidField("definition", "is missing");
       const definition = validateDefinition(readDefinition(request.definition, "definition"), "definition");
-      const { row, created } = await registry.register(tenantId, definition, false);
+      const { row, created } = await registry.register(principal.tenantId, definition, false, principal);
       return { version: writeVersion(row), created };
     },
 

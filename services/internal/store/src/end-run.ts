@@ -18,6 +18,7 @@ export interface EndRun {
   readonly runId: bigint;
   readonly as: "CANCELLED" | "TIMED_OUT";
   readonly principal: string;
+  readonly origin?: string | undefined;
 }
 
 export type EndRunOutcome =

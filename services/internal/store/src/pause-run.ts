@@ -10,6 +10,7 @@ interface Move {
   readonly tenantId: number;
   readonly runId: bigint;
   readonly principal: string;
+  readonly origin?: string | undefined;
 }
 
 export type MoveOutcome =
@@ -69,11 +70,11 @@ export async function releasePaused(db: Db, p: { tenantId: number; runId: bigint
 }
 
 async function move(tx: Db, p: Move, run: LockedRun, state: number, type: number, action: string): Promise<void> {
-  const { tenantId, runId, principal } = p;
+  const { tenantId, runId, principal, origin } = p;
   const sequence = run.sequence + 1;
   const unchanged = { ended: 0, dead: 0, skipped: 0, cancelled: 0, failing: 0, isTerminal: false, failure: undefined };
   await changeRun(tx, { tenantId, runId, state, sequence, ...unchanged });
   await insertRunEvents(tx, { tenantId, runId, principal, events: [{ sequence, type, taskId: null }] });
   await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });
-  await insertAudit(tx, { tenantId, principal, action, target: `run/${runId}`, result: "done" });
+  await insertAudit(tx, { tenantId, principal, origin, action, target: `run/${runId}`, result: "done" });
 }

@@ -24,6 +24,7 @@ export interface ReopenRun {
   readonly tenantId: number;
   readonly runId: bigint;
   readonly principal: string;
+  readonly origin?: string | undefined;
   /** Digest of the request id: the same again changes nothing. */
   readonly digest: string | undefined;
   /** Every task that did not succeed, or the dead letters of these ordinals and what is downstream. */
@@ -127,7 +128,9 @@ async function writeRun(
   await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events });
   const action = p.reopen === "all" ? "run.retry" : "task.replay";
   const targets = p.reopen === "all" ? [`run/${runId}`] : p.reopen.map((at) => `task/${toTaskId(runId, at)}`);
-  for (const target of targets) await insertAudit(tx, { tenantId, principal, action, target, result: "done" });
+  for (const target of targets) {
+    await insertAudit(tx, { tenantId, principal, origin: p.origin, action, target, result: "done" });
+  }
 }
 
 function countStates(states: Uint8Array, { definition }: LoadedDefinition) {
