@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { Timestamp, Value } from "@bufbuild/protobuf/wkt";
 
 /**
  * Describes the file runmesh/schedule/v1/schedule.proto.
@@ -12,20 +12,22 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 export declare const file_runmesh_schedule_v1_schedule: GenFile;
 
 /**
- * Starts runs of a workflow by the clock.
+ * Starts runs of a workflow by the clock. Each tick starts at most one run, whatever number of schedulers there is.
  *
  * @generated from message runmesh.schedule.v1.Schedule
  */
 export declare type Schedule = Message<"runmesh.schedule.v1.Schedule"> & {
   /**
-   * 1 to 128 bytes of [A-Za-z0-9._/-].
+   * 1 to 128 bytes of [A-Za-z0-9._/-]. Unique.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Five or six fields, or a shorthand such as "@hourly".
+   * Five fields, six with seconds in front, or a shorthand: @hourly, @daily, @weekly, @monthly, @yearly.
+   * A pattern with fixed hours ticks once for each time of day it names, on days with a change of the clock as well.
+   * One whose hours are "*" or "*\/n" follows elapsed time.
    *
    * @generated from field: string cron = 2;
    */
@@ -39,6 +41,8 @@ export declare type Schedule = Message<"runmesh.schedule.v1.Schedule"> & {
   timeZone: string;
 
   /**
+   * A registered workflow.
+   *
    * @generated from field: string workflow = 4;
    */
   workflow: string;
@@ -51,9 +55,25 @@ export declare type Schedule = Message<"runmesh.schedule.v1.Schedule"> & {
   version: number;
 
   /**
-   * @generated from field: bytes input_json = 6;
+   * Input of every run. Null when absent. Left out of lists.
+   *
+   * @generated from oneof runmesh.schedule.v1.Schedule.input_payload
    */
-  inputJson: Uint8Array;
+  inputPayload: {
+    /**
+     * JSON text, kept byte for byte. At most 256 KiB.
+     *
+     * @generated from field: bytes input_json = 6;
+     */
+    value: Uint8Array;
+    case: "inputJson";
+  } | {
+    /**
+     * @generated from field: google.protobuf.Value input = 12;
+     */
+    value: Value;
+    case: "input";
+  } | { case: undefined; value?: undefined };
 
   /**
    * @generated from field: runmesh.schedule.v1.Schedule.Overlap overlap = 7;
@@ -61,26 +81,74 @@ export declare type Schedule = Message<"runmesh.schedule.v1.Schedule"> & {
   overlap: Schedule_Overlap;
 
   /**
-   * How late a tick may still start. Default "10m".
+   * How late a tick may still start: from "10s" to "366d". Default "10m". Older ticks are counted as missed.
    *
    * @generated from field: string catch_up_window = 8;
    */
   catchUpWindow: string;
 
   /**
+   * Taken by PutSchedule where it creates the schedule; later PauseSchedule and ResumeSchedule move it.
+   *
    * @generated from field: bool paused = 9;
    */
   paused: boolean;
 
   /**
+   * Output only. Absent while paused.
+   *
    * @generated from field: google.protobuf.Timestamp next_time = 10;
    */
   nextTime?: Timestamp | undefined;
 
   /**
+   * Output only: the last tick that was dealt with, started or not.
+   *
    * @generated from field: google.protobuf.Timestamp last_time = 11;
    */
   lastTime?: Timestamp | undefined;
+
+  /**
+   * Labels of every run, at most 14 pairs. Each run of a tick has `runmesh.schedule` and `runmesh.tick` too.
+   *
+   * @generated from field: map<string, string> labels = 13;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * Output only: the run that was started last. 0 where none was.
+   *
+   * @generated from field: int64 last_run_id = 14;
+   */
+  lastRunId: bigint;
+
+  /**
+   * Output only.
+   *
+   * @generated from field: runmesh.schedule.v1.TickCounts ticks = 15;
+   */
+  ticks?: TickCounts | undefined;
+
+  /**
+   * Output only: the next five ticks. Left out of lists, and while paused.
+   *
+   * @generated from field: repeated google.protobuf.Timestamp upcoming_times = 16;
+   */
+  upcomingTimes: Timestamp[];
+
+  /**
+   * Output only.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 17;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * Output only: when PutSchedule changed it last.
+   *
+   * @generated from field: google.protobuf.Timestamp update_time = 18;
+   */
+  updateTime?: Timestamp | undefined;
 };
 
 /**
@@ -103,28 +171,36 @@ export declare const Schedule_Overlap: {
   readonly UNSPECIFIED: 0,
 
   /**
+   * It starts nothing.
+   *
    * @generated from enum value: OVERLAP_SKIP = 1;
    */
   readonly SKIP: 1,
 
   /**
+   * It waits, unless another one does.
+   *
    * @generated from enum value: OVERLAP_BUFFER_ONE = 2;
    */
   readonly BUFFER_ONE: 2,
 
   /**
-   * At most 100.
+   * It waits; at most 100 do.
    *
    * @generated from enum value: OVERLAP_BUFFER_ALL = 3;
    */
   readonly BUFFER_ALL: 3,
 
   /**
+   * It cancels the active runs and starts.
+   *
    * @generated from enum value: OVERLAP_CANCEL_PREVIOUS = 4;
    */
   readonly CANCEL_PREVIOUS: 4,
 
   /**
+   * It starts.
+   *
    * @generated from enum value: OVERLAP_ALLOW = 5;
    */
   readonly ALLOW: 5,
@@ -141,4 +217,45 @@ export declare type Schedule_Overlap = (typeof Schedule_Overlap)[keyof typeof Sc
  * Describes the enum runmesh.schedule.v1.Schedule.Overlap.
  */
 export declare const Schedule_OverlapSchema: GenEnum<Schedule_Overlap>;
+
+/**
+ * What became of the ticks of a schedule.
+ *
+ * @generated from message runmesh.schedule.v1.TickCounts
+ */
+export declare type TickCounts = Message<"runmesh.schedule.v1.TickCounts"> & {
+  /**
+   * Runs started, backfills included, triggers not.
+   *
+   * @generated from field: uint64 started = 1;
+   */
+  started: bigint;
+
+  /**
+   * Ticks that started nothing because of `overlap`.
+   *
+   * @generated from field: uint64 skipped = 2;
+   */
+  skipped: bigint;
+
+  /**
+   * Ticks older than the catch-up window when a scheduler came to them. At most 1,000 are counted of one outage.
+   *
+   * @generated from field: uint64 missed = 3;
+   */
+  missed: bigint;
+
+  /**
+   * Ticks that wait for an active run to end. At most 100.
+   *
+   * @generated from field: uint32 buffered = 4;
+   */
+  buffered: number;
+};
+
+/**
+ * Describes the message runmesh.schedule.v1.TickCounts.
+ * Use `create(TickCountsSchema)` to create a new message.
+ */
+export declare const TickCountsSchema: GenMessage<TickCounts>;
 

@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { Schedule } from "./schedule_pb.js";
+import type { Schedule, Schedule_Overlap } from "./schedule_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
@@ -22,6 +22,8 @@ export declare type PutScheduleRequest = Message<"runmesh.schedule.v1.PutSchedul
   schedule?: Schedule | undefined;
 
   /**
+   * At most 128 bytes. A repeat changes nothing more, with or without it.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
@@ -41,6 +43,13 @@ export declare type PutScheduleResponse = Message<"runmesh.schedule.v1.PutSchedu
    * @generated from field: runmesh.schedule.v1.Schedule schedule = 1;
    */
   schedule?: Schedule | undefined;
+
+  /**
+   * False when a schedule of that name was there.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
 };
 
 /**
@@ -86,6 +95,8 @@ export declare const GetScheduleResponseSchema: GenMessage<GetScheduleResponse>;
  */
 export declare type ListSchedulesRequest = Message<"runmesh.schedule.v1.ListSchedulesRequest"> & {
   /**
+   * Default 100, at most 1,000.
+   *
    * @generated from field: uint32 page_size = 1;
    */
   pageSize: number;
@@ -94,6 +105,11 @@ export declare type ListSchedulesRequest = Message<"runmesh.schedule.v1.ListSche
    * @generated from field: string page_token = 2;
    */
   pageToken: string;
+
+  /**
+   * @generated from field: string name_prefix = 3;
+   */
+  namePrefix: string;
 };
 
 /**
@@ -133,6 +149,8 @@ export declare type DeleteScheduleRequest = Message<"runmesh.schedule.v1.DeleteS
   name: string;
 
   /**
+   * At most 128 bytes. A repeat answers as the first call did, for a day.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
@@ -157,6 +175,80 @@ export declare type DeleteScheduleResponse = Message<"runmesh.schedule.v1.Delete
 export declare const DeleteScheduleResponseSchema: GenMessage<DeleteScheduleResponse>;
 
 /**
+ * @generated from message runmesh.schedule.v1.PauseScheduleRequest
+ */
+export declare type PauseScheduleRequest = Message<"runmesh.schedule.v1.PauseScheduleRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.schedule.v1.PauseScheduleRequest.
+ * Use `create(PauseScheduleRequestSchema)` to create a new message.
+ */
+export declare const PauseScheduleRequestSchema: GenMessage<PauseScheduleRequest>;
+
+/**
+ * @generated from message runmesh.schedule.v1.PauseScheduleResponse
+ */
+export declare type PauseScheduleResponse = Message<"runmesh.schedule.v1.PauseScheduleResponse"> & {
+  /**
+   * @generated from field: runmesh.schedule.v1.Schedule schedule = 1;
+   */
+  schedule?: Schedule | undefined;
+};
+
+/**
+ * Describes the message runmesh.schedule.v1.PauseScheduleResponse.
+ * Use `create(PauseScheduleResponseSchema)` to create a new message.
+ */
+export declare const PauseScheduleResponseSchema: GenMessage<PauseScheduleResponse>;
+
+/**
+ * @generated from message runmesh.schedule.v1.ResumeScheduleRequest
+ */
+export declare type ResumeScheduleRequest = Message<"runmesh.schedule.v1.ResumeScheduleRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.schedule.v1.ResumeScheduleRequest.
+ * Use `create(ResumeScheduleRequestSchema)` to create a new message.
+ */
+export declare const ResumeScheduleRequestSchema: GenMessage<ResumeScheduleRequest>;
+
+/**
+ * @generated from message runmesh.schedule.v1.ResumeScheduleResponse
+ */
+export declare type ResumeScheduleResponse = Message<"runmesh.schedule.v1.ResumeScheduleResponse"> & {
+  /**
+   * @generated from field: runmesh.schedule.v1.Schedule schedule = 1;
+   */
+  schedule?: Schedule | undefined;
+};
+
+/**
+ * Describes the message runmesh.schedule.v1.ResumeScheduleResponse.
+ * Use `create(ResumeScheduleResponseSchema)` to create a new message.
+ */
+export declare const ResumeScheduleResponseSchema: GenMessage<ResumeScheduleResponse>;
+
+/**
  * @generated from message runmesh.schedule.v1.TriggerScheduleRequest
  */
 export declare type TriggerScheduleRequest = Message<"runmesh.schedule.v1.TriggerScheduleRequest"> & {
@@ -166,6 +258,8 @@ export declare type TriggerScheduleRequest = Message<"runmesh.schedule.v1.Trigge
   name: string;
 
   /**
+   * At most 128 bytes. A repeat answers the run of the first call.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
@@ -185,6 +279,13 @@ export declare type TriggerScheduleResponse = Message<"runmesh.schedule.v1.Trigg
    * @generated from field: int64 run_id = 1;
    */
   runId: bigint;
+
+  /**
+   * False when an earlier call with this request id started it.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
 };
 
 /**
@@ -203,11 +304,15 @@ export declare type BackfillScheduleRequest = Message<"runmesh.schedule.v1.Backf
   name: string;
 
   /**
+   * The first tick that may start: `from` itself is in.
+   *
    * @generated from field: google.protobuf.Timestamp from = 2;
    */
   from?: Timestamp | undefined;
 
   /**
+   * Excluded, and not in the future: ticks to come start by themselves.
+   *
    * @generated from field: google.protobuf.Timestamp to = 3;
    */
   to?: Timestamp | undefined;
@@ -216,6 +321,15 @@ export declare type BackfillScheduleRequest = Message<"runmesh.schedule.v1.Backf
    * @generated from field: string request_id = 4;
    */
   requestId: string;
+
+  /**
+   * ALLOW starts every tick at once, at most 1,000 a call. BUFFER_ALL starts one after the other, each when no run of
+   * the schedule is active; at most 100 wait. More than that is TOO_LARGE. Default: ALLOW where the schedule has it,
+   * else BUFFER_ALL. Others are INVALID_FIELD.
+   *
+   * @generated from field: runmesh.schedule.v1.Schedule.Overlap overlap = 5;
+   */
+  overlap: Schedule_Overlap;
 };
 
 /**
@@ -229,9 +343,18 @@ export declare const BackfillScheduleRequestSchema: GenMessage<BackfillScheduleR
  */
 export declare type BackfillScheduleResponse = Message<"runmesh.schedule.v1.BackfillScheduleResponse"> & {
   /**
+   * Ticks of the range that were started or wait now.
+   *
    * @generated from field: uint32 tick_count = 1;
    */
   tickCount: number;
+
+  /**
+   * Ticks of the range that had a run or waited before.
+   *
+   * @generated from field: uint32 known_count = 2;
+   */
+  knownCount: number;
 };
 
 /**
@@ -241,13 +364,14 @@ export declare type BackfillScheduleResponse = Message<"runmesh.schedule.v1.Back
 export declare const BackfillScheduleResponseSchema: GenMessage<BackfillScheduleResponse>;
 
 /**
- * Keeps schedules. Not served yet: every method answers NOT_SERVED.
+ * Keeps schedules. A name that is not known is NOT_FOUND.
  *
  * @generated from service runmesh.schedule.v1.ScheduleService
  */
 export declare const ScheduleService: GenService<{
   /**
-   * Creates the schedule or changes it; unique by name.
+   * Creates the schedule or changes it: every field but `paused` becomes as given, counts and history stay.
+   * At most 10,000 in a tenant, then TOO_LARGE. NOT_FOUND where the workflow or its version is not registered.
    *
    * @generated from rpc runmesh.schedule.v1.ScheduleService.PutSchedule
    */
@@ -265,6 +389,8 @@ export declare const ScheduleService: GenService<{
     output: typeof GetScheduleResponseSchema;
   },
   /**
+   * By name.
+   *
    * @generated from rpc runmesh.schedule.v1.ScheduleService.ListSchedules
    */
   listSchedules: {
@@ -273,6 +399,8 @@ export declare const ScheduleService: GenService<{
     output: typeof ListSchedulesResponseSchema;
   },
   /**
+   * Deletes the schedule and its buffered ticks. Runs that it started go on.
+   *
    * @generated from rpc runmesh.schedule.v1.ScheduleService.DeleteSchedule
    */
   deleteSchedule: {
@@ -281,7 +409,28 @@ export declare const ScheduleService: GenService<{
     output: typeof DeleteScheduleResponseSchema;
   },
   /**
-   * Starts a run now, apart from the ticks.
+   * Ticks start nothing from now on, buffered ones wait. A paused schedule stays as it is.
+   *
+   * @generated from rpc runmesh.schedule.v1.ScheduleService.PauseSchedule
+   */
+  pauseSchedule: {
+    methodKind: "unary";
+    input: typeof PauseScheduleRequestSchema;
+    output: typeof PauseScheduleResponseSchema;
+  },
+  /**
+   * Goes on with the next tick from now: those of the pause are neither started nor counted.
+   *
+   * @generated from rpc runmesh.schedule.v1.ScheduleService.ResumeSchedule
+   */
+  resumeSchedule: {
+    methodKind: "unary";
+    input: typeof ResumeScheduleRequestSchema;
+    output: typeof ResumeScheduleResponseSchema;
+  },
+  /**
+   * Starts a run now, apart from the ticks, whatever `overlap` says and while paused too.
+   * Its run is active to later ticks.
    *
    * @generated from rpc runmesh.schedule.v1.ScheduleService.TriggerSchedule
    */
@@ -291,7 +440,7 @@ export declare const ScheduleService: GenService<{
     output: typeof TriggerScheduleResponseSchema;
   },
   /**
-   * Starts the ticks of a past range, each once.
+   * Starts the ticks of a past range that have no run yet, each once.
    *
    * @generated from rpc runmesh.schedule.v1.ScheduleService.BackfillSchedule
    */

@@ -68,6 +68,16 @@ export type Suspended = Prisma.SuspendedModel
  */
 export type Held = Prisma.HeldModel
 /**
+ * Model Slot
+ * 
+ */
+export type Slot = Prisma.SlotModel
+/**
+ * Model RunSlot
+ * 
+ */
+export type RunSlot = Prisma.RunSlotModel
+/**
  * Model Lease
  * 
  */
@@ -152,3 +162,13 @@ export type TenantQuota = Prisma.TenantQuotaModel
  * 
  */
 export type Request = Prisma.RequestModel
+/**
+ * Model Schedule
+ * 
+ */
+export type Schedule = Prisma.ScheduleModel
+/**
+ * Model ScheduleTick
+ * 
+ */
+export type ScheduleTick = Prisma.ScheduleTickModel

@@ -92,6 +92,16 @@ export type Suspended = Prisma.SuspendedModel
  */
 export type Held = Prisma.HeldModel
 /**
+ * Model Slot
+ * 
+ */
+export type Slot = Prisma.SlotModel
+/**
+ * Model RunSlot
+ * 
+ */
+export type RunSlot = Prisma.RunSlotModel
+/**
  * Model Lease
  * 
  */
@@ -176,3 +186,13 @@ export type TenantQuota = Prisma.TenantQuotaModel
  * 
  */
 export type Request = Prisma.RequestModel
+/**
+ * Model Schedule
+ * 
+ */
+export type Schedule = Prisma.ScheduleModel
+/**
+ * Model ScheduleTick
+ * 
+ */
+export type ScheduleTick = Prisma.ScheduleTickModel

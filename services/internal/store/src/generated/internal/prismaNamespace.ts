@@ -407,6 +407,8 @@ export const ModelName = {
   Task: 'Task',
   Suspended: 'Suspended',
   Held: 'Held',
+  Slot: 'Slot',
+  RunSlot: 'RunSlot',
   Lease: 'Lease',
   Session: 'Session',
   Attempt: 'Attempt',
@@ -423,7 +425,9 @@ export const ModelName = {
   ApiKey: 'ApiKey',
   ApiKeySecret: 'ApiKeySecret',
   TenantQuota: 'TenantQuota',
-  Request: 'Request'
+  Request: 'Request',
+  Schedule: 'Schedule',
+  ScheduleTick: 'ScheduleTick'
 } as const
 
 export type ModelName = (typeof ModelName)[keyof typeof ModelName]
@@ -439,7 +443,7 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
     omit: GlobalOmitOptions
   }
   meta: {
-    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "lease" | "session" | "attempt" | "attemptLog" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "request"
+    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "request" | "schedule" | "scheduleTick"
     txIsolationLevel: TransactionIsolationLevel
   }
   model: {
@@ -1180,6 +1184,154 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
         count: {
           args: Prisma.HeldCountArgs<ExtArgs>
           result: runtime.Types.Utils.Optional<Prisma.HeldCountAggregateOutputType> | number
+        }
+      }
+    }
+    Slot: {
+      payload: Prisma.$SlotPayload<ExtArgs>
+      fields: Prisma.SlotFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.SlotFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.SlotFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>
+        }
+        findFirst: {
+          args: Prisma.SlotFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.SlotFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>
+        }
+        findMany: {
+          args: Prisma.SlotFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>[]
+        }
+        create: {
+          args: Prisma.SlotCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>
+        }
+        createMany: {
+          args: Prisma.SlotCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.SlotCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>[]
+        }
+        delete: {
+          args: Prisma.SlotDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>
+        }
+        update: {
+          args: Prisma.SlotUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>
+        }
+        deleteMany: {
+          args: Prisma.SlotDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.SlotUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.SlotUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>[]
+        }
+        upsert: {
+          args: Prisma.SlotUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotPayload>
+        }
+        aggregate: {
+          args: Prisma.SlotAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateSlot>
+        }
+        groupBy: {
+          args: Prisma.SlotGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SlotGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.SlotCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SlotCountAggregateOutputType> | number
+        }
+      }
+    }
+    RunSlot: {
+      payload: Prisma.$RunSlotPayload<ExtArgs>
+      fields: Prisma.RunSlotFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.RunSlotFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.RunSlotFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>
+        }
+        findFirst: {
+          args: Prisma.RunSlotFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.RunSlotFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>
+        }
+        findMany: {
+          args: Prisma.RunSlotFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>[]
+        }
+        create: {
+          args: Prisma.RunSlotCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>
+        }
+        createMany: {
+          args: Prisma.RunSlotCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.RunSlotCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>[]
+        }
+        delete: {
+          args: Prisma.RunSlotDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>
+        }
+        update: {
+          args: Prisma.RunSlotUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>
+        }
+        deleteMany: {
+          args: Prisma.RunSlotDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.RunSlotUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.RunSlotUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>[]
+        }
+        upsert: {
+          args: Prisma.RunSlotUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RunSlotPayload>
+        }
+        aggregate: {
+          args: Prisma.RunSlotAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateRunSlot>
+        }
+        groupBy: {
+          args: Prisma.RunSlotGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.RunSlotGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.RunSlotCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.RunSlotCountAggregateOutputType> | number
         }
       }
     }
@@ -2441,6 +2593,154 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
         }
       }
     }
+    Schedule: {
+      payload: Prisma.$SchedulePayload<ExtArgs>
+      fields: Prisma.ScheduleFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.ScheduleFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.ScheduleFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>
+        }
+        findFirst: {
+          args: Prisma.ScheduleFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.ScheduleFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>
+        }
+        findMany: {
+          args: Prisma.ScheduleFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>[]
+        }
+        create: {
+          args: Prisma.ScheduleCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>
+        }
+        createMany: {
+          args: Prisma.ScheduleCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.ScheduleCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>[]
+        }
+        delete: {
+          args: Prisma.ScheduleDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>
+        }
+        update: {
+          args: Prisma.ScheduleUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>
+        }
+        deleteMany: {
+          args: Prisma.ScheduleDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.ScheduleUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.ScheduleUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>[]
+        }
+        upsert: {
+          args: Prisma.ScheduleUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SchedulePayload>
+        }
+        aggregate: {
+          args: Prisma.ScheduleAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateSchedule>
+        }
+        groupBy: {
+          args: Prisma.ScheduleGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ScheduleGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.ScheduleCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ScheduleCountAggregateOutputType> | number
+        }
+      }
+    }
+    ScheduleTick: {
+      payload: Prisma.$ScheduleTickPayload<ExtArgs>
+      fields: Prisma.ScheduleTickFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.ScheduleTickFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.ScheduleTickFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>
+        }
+        findFirst: {
+          args: Prisma.ScheduleTickFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.ScheduleTickFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>
+        }
+        findMany: {
+          args: Prisma.ScheduleTickFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>[]
+        }
+        create: {
+          args: Prisma.ScheduleTickCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>
+        }
+        createMany: {
+          args: Prisma.ScheduleTickCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.ScheduleTickCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>[]
+        }
+        delete: {
+          args: Prisma.ScheduleTickDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>
+        }
+        update: {
+          args: Prisma.ScheduleTickUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>
+        }
+        deleteMany: {
+          args: Prisma.ScheduleTickDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.ScheduleTickUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.ScheduleTickUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>[]
+        }
+        upsert: {
+          args: Prisma.ScheduleTickUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$ScheduleTickPayload>
+        }
+        aggregate: {
+          args: Prisma.ScheduleTickAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateScheduleTick>
+        }
+        groupBy: {
+          args: Prisma.ScheduleTickGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ScheduleTickGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.ScheduleTickCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.ScheduleTickCountAggregateOutputType> | number
+        }
+      }
+    }
   }
 } & {
   other: {
@@ -2632,10 +2932,34 @@ export const HeldScalarFieldEnum = {
   reason: 'reason',
   concurrencyKey: 'concurrencyKey',
   dueAt: 'dueAt',
-  heldAt: 'heldAt'
+  heldAt: 'heldAt',
+  limited: 'limited',
+  slotLimit: 'slotLimit',
+  runLimit: 'runLimit'
 } as const
 
 export type HeldScalarFieldEnum = (typeof HeldScalarFieldEnum)[keyof typeof HeldScalarFieldEnum]
+
+
+export const SlotScalarFieldEnum = {
+  tenantId: 'tenantId',
+  key: 'key',
+  taskId: 'taskId',
+  takenAt: 'takenAt'
+} as const
+
+export type SlotScalarFieldEnum = (typeof SlotScalarFieldEnum)[keyof typeof SlotScalarFieldEnum]
+
+
+export const RunSlotScalarFieldEnum = {
+  tenantId: 'tenantId',
+  key: 'key',
+  runId: 'runId',
+  slotLimit: 'slotLimit',
+  active: 'active'
+} as const
+
+export type RunSlotScalarFieldEnum = (typeof RunSlotScalarFieldEnum)[keyof typeof RunSlotScalarFieldEnum]
 
 
 export const LeaseScalarFieldEnum = {
@@ -2873,6 +3197,45 @@ export const RequestScalarFieldEnum = {
 } as const
 
 export type RequestScalarFieldEnum = (typeof RequestScalarFieldEnum)[keyof typeof RequestScalarFieldEnum]
+
+
+export const ScheduleScalarFieldEnum = {
+  tenantId: 'tenantId',
+  id: 'id',
+  name: 'name',
+  cron: 'cron',
+  timeZone: 'timeZone',
+  workflow: 'workflow',
+  version: 'version',
+  input: 'input',
+  labels: 'labels',
+  overlap: 'overlap',
+  catchUpMs: 'catchUpMs',
+  paused: 'paused',
+  nextAt: 'nextAt',
+  lastAt: 'lastAt',
+  lastRunId: 'lastRunId',
+  startedCount: 'startedCount',
+  skippedCount: 'skippedCount',
+  missedCount: 'missedCount',
+  bufferedCount: 'bufferedCount',
+  createdAt: 'createdAt',
+  updatedAt: 'updatedAt'
+} as const
+
+export type ScheduleScalarFieldEnum = (typeof ScheduleScalarFieldEnum)[keyof typeof ScheduleScalarFieldEnum]
+
+
+export const ScheduleTickScalarFieldEnum = {
+  tenantId: 'tenantId',
+  scheduleId: 'scheduleId',
+  tick: 'tick',
+  runId: 'runId',
+  open: 'open',
+  createdAt: 'createdAt'
+} as const
+
+export type ScheduleTickScalarFieldEnum = (typeof ScheduleTickScalarFieldEnum)[keyof typeof ScheduleTickScalarFieldEnum]
 
 
 export const SortOrder = {
@@ -3186,6 +3549,8 @@ export type GlobalOmitConfig = {
   task?: Prisma.TaskOmit
   suspended?: Prisma.SuspendedOmit
   held?: Prisma.HeldOmit
+  slot?: Prisma.SlotOmit
+  runSlot?: Prisma.RunSlotOmit
   lease?: Prisma.LeaseOmit
   session?: Prisma.SessionOmit
   attempt?: Prisma.AttemptOmit
@@ -3203,6 +3568,8 @@ export type GlobalOmitConfig = {
   apiKeySecret?: Prisma.ApiKeySecretOmit
   tenantQuota?: Prisma.TenantQuotaOmit
   request?: Prisma.RequestOmit
+  schedule?: Prisma.ScheduleOmit
+  scheduleTick?: Prisma.ScheduleTickOmit
 }
 
 /* Types for Logging */

@@ -61,6 +61,8 @@ export const ModelName = {
   Task: 'Task',
   Suspended: 'Suspended',
   Held: 'Held',
+  Slot: 'Slot',
+  RunSlot: 'RunSlot',
   Lease: 'Lease',
   Session: 'Session',
   Attempt: 'Attempt',
@@ -77,7 +79,9 @@ export const ModelName = {
   ApiKey: 'ApiKey',
   ApiKeySecret: 'ApiKeySecret',
   TenantQuota: 'TenantQuota',
-  Request: 'Request'
+  Request: 'Request',
+  Schedule: 'Schedule',
+  ScheduleTick: 'ScheduleTick'
 } as const
 
 export type ModelName = (typeof ModelName)[keyof typeof ModelName]
@@ -248,10 +252,34 @@ export const HeldScalarFieldEnum = {
   reason: 'reason',
   concurrencyKey: 'concurrencyKey',
   dueAt: 'dueAt',
-  heldAt: 'heldAt'
+  heldAt: 'heldAt',
+  limited: 'limited',
+  slotLimit: 'slotLimit',
+  runLimit: 'runLimit'
 } as const
 
 export type HeldScalarFieldEnum = (typeof HeldScalarFieldEnum)[keyof typeof HeldScalarFieldEnum]
+
+
+export const SlotScalarFieldEnum = {
+  tenantId: 'tenantId',
+  key: 'key',
+  taskId: 'taskId',
+  takenAt: 'takenAt'
+} as const
+
+export type SlotScalarFieldEnum = (typeof SlotScalarFieldEnum)[keyof typeof SlotScalarFieldEnum]
+
+
+export const RunSlotScalarFieldEnum = {
+  tenantId: 'tenantId',
+  key: 'key',
+  runId: 'runId',
+  slotLimit: 'slotLimit',
+  active: 'active'
+} as const
+
+export type RunSlotScalarFieldEnum = (typeof RunSlotScalarFieldEnum)[keyof typeof RunSlotScalarFieldEnum]
 
 
 export const LeaseScalarFieldEnum = {
@@ -489,6 +517,45 @@ export const RequestScalarFieldEnum = {
 } as const
 
 export type RequestScalarFieldEnum = (typeof RequestScalarFieldEnum)[keyof typeof RequestScalarFieldEnum]
+
+
+export const ScheduleScalarFieldEnum = {
+  tenantId: 'tenantId',
+  id: 'id',
+  name: 'name',
+  cron: 'cron',
+  timeZone: 'timeZone',
+  workflow: 'workflow',
+  version: 'version',
+  input: 'input',
+  labels: 'labels',
+  overlap: 'overlap',
+  catchUpMs: 'catchUpMs',
+  paused: 'paused',
+  nextAt: 'nextAt',
+  lastAt: 'lastAt',
+  lastRunId: 'lastRunId',
+  startedCount: 'startedCount',
+  skippedCount: 'skippedCount',
+  missedCount: 'missedCount',
+  bufferedCount: 'bufferedCount',
+  createdAt: 'createdAt',
+  updatedAt: 'updatedAt'
+} as const
+
+export type ScheduleScalarFieldEnum = (typeof ScheduleScalarFieldEnum)[keyof typeof ScheduleScalarFieldEnum]
+
+
+export const ScheduleTickScalarFieldEnum = {
+  tenantId: 'tenantId',
+  scheduleId: 'scheduleId',
+  tick: 'tick',
+  runId: 'runId',
+  open: 'open',
+  createdAt: 'createdAt'
+} as const
+
+export type ScheduleTickScalarFieldEnum = (typeof ScheduleTickScalarFieldEnum)[keyof typeof ScheduleTickScalarFieldEnum]
 
 
 export const SortOrder = {

@@ -35,6 +35,8 @@ export type HeldAvgAggregateOutputType = {
   failures: number | null
   losses: number | null
   reason: number | null
+  slotLimit: number | null
+  runLimit: number | null
 }
 
 export type HeldSumAggregateOutputType = {
@@ -46,6 +48,8 @@ export type HeldSumAggregateOutputType = {
   failures: number | null
   losses: number | null
   reason: number | null
+  slotLimit: number | null
+  runLimit: number | null
 }
 
 export type HeldMinAggregateOutputType = {
@@ -60,6 +64,9 @@ export type HeldMinAggregateOutputType = {
   concurrencyKey: string | null
   dueAt: Date | null
   heldAt: Date | null
+  limited: boolean | null
+  slotLimit: number | null
+  runLimit: number | null
 }
 
 export type HeldMaxAggregateOutputType = {
@@ -74,6 +81,9 @@ export type HeldMaxAggregateOutputType = {
   concurrencyKey: string | null
   dueAt: Date | null
   heldAt: Date | null
+  limited: boolean | null
+  slotLimit: number | null
+  runLimit: number | null
 }
 
 export type HeldCountAggregateOutputType = {
@@ -88,6 +98,9 @@ export type HeldCountAggregateOutputType = {
   concurrencyKey: number
   dueAt: number
   heldAt: number
+  limited: number
+  slotLimit: number
+  runLimit: number
   _all: number
 }
 
@@ -101,6 +114,8 @@ export type HeldAvgAggregateInputType = {
   failures?: true
   losses?: true
   reason?: true
+  slotLimit?: true
+  runLimit?: true
 }
 
 export type HeldSumAggregateInputType = {
@@ -112,6 +127,8 @@ export type HeldSumAggregateInputType = {
   failures?: true
   losses?: true
   reason?: true
+  slotLimit?: true
+  runLimit?: true
 }
 
 export type HeldMinAggregateInputType = {
@@ -126,6 +143,9 @@ export type HeldMinAggregateInputType = {
   concurrencyKey?: true
   dueAt?: true
   heldAt?: true
+  limited?: true
+  slotLimit?: true
+  runLimit?: true
 }
 
 export type HeldMaxAggregateInputType = {
@@ -140,6 +160,9 @@ export type HeldMaxAggregateInputType = {
   concurrencyKey?: true
   dueAt?: true
   heldAt?: true
+  limited?: true
+  slotLimit?: true
+  runLimit?: true
 }
 
 export type HeldCountAggregateInputType = {
@@ -154,6 +177,9 @@ export type HeldCountAggregateInputType = {
   concurrencyKey?: true
   dueAt?: true
   heldAt?: true
+  limited?: true
+  slotLimit?: true
+  runLimit?: true
   _all?: true
 }
 
@@ -255,6 +281,9 @@ export type HeldGroupByOutputType = {
   concurrencyKey: string | null
   dueAt: Date
   heldAt: Date
+  limited: boolean
+  slotLimit: number
+  runLimit: number
   _count: HeldCountAggregateOutputType | null
   _avg: HeldAvgAggregateOutputType | null
   _sum: HeldSumAggregateOutputType | null
@@ -292,6 +321,9 @@ export type HeldWhereInput = {
   concurrencyKey?: Prisma.StringNullableFilter<"Held"> | string | null
   dueAt?: Prisma.DateTimeFilter<"Held"> | Date | string
   heldAt?: Prisma.DateTimeFilter<"Held"> | Date | string
+  limited?: Prisma.BoolFilter<"Held"> | boolean
+  slotLimit?: Prisma.IntFilter<"Held"> | number
+  runLimit?: Prisma.IntFilter<"Held"> | number
 }
 
 export type HeldOrderByWithRelationInput = {
@@ -306,6 +338,9 @@ export type HeldOrderByWithRelationInput = {
   concurrencyKey?: Prisma.SortOrderInput | Prisma.SortOrder
   dueAt?: Prisma.SortOrder
   heldAt?: Prisma.SortOrder
+  limited?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
 }
 
 export type HeldWhereUniqueInput = Prisma.AtLeast<{
@@ -324,6 +359,9 @@ export type HeldWhereUniqueInput = Prisma.AtLeast<{
   concurrencyKey?: Prisma.StringNullableFilter<"Held"> | string | null
   dueAt?: Prisma.DateTimeFilter<"Held"> | Date | string
   heldAt?: Prisma.DateTimeFilter<"Held"> | Date | string
+  limited?: Prisma.BoolFilter<"Held"> | boolean
+  slotLimit?: Prisma.IntFilter<"Held"> | number
+  runLimit?: Prisma.IntFilter<"Held"> | number
 }, "tenantId_taskId">
 
 export type HeldOrderByWithAggregationInput = {
@@ -338,6 +376,9 @@ export type HeldOrderByWithAggregationInput = {
   concurrencyKey?: Prisma.SortOrderInput | Prisma.SortOrder
   dueAt?: Prisma.SortOrder
   heldAt?: Prisma.SortOrder
+  limited?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
   _count?: Prisma.HeldCountOrderByAggregateInput
   _avg?: Prisma.HeldAvgOrderByAggregateInput
   _max?: Prisma.HeldMaxOrderByAggregateInput
@@ -360,6 +401,9 @@ export type HeldScalarWhereWithAggregatesInput = {
   concurrencyKey?: Prisma.StringNullableWithAggregatesFilter<"Held"> | string | null
   dueAt?: Prisma.DateTimeWithAggregatesFilter<"Held"> | Date | string
   heldAt?: Prisma.DateTimeWithAggregatesFilter<"Held"> | Date | string
+  limited?: Prisma.BoolWithAggregatesFilter<"Held"> | boolean
+  slotLimit?: Prisma.IntWithAggregatesFilter<"Held"> | number
+  runLimit?: Prisma.IntWithAggregatesFilter<"Held"> | number
 }
 
 export type HeldCreateInput = {
@@ -374,6 +418,9 @@ export type HeldCreateInput = {
   concurrencyKey?: string | null
   dueAt: Date | string
   heldAt?: Date | string
+  limited?: boolean
+  slotLimit?: number
+  runLimit?: number
 }
 
 export type HeldUncheckedCreateInput = {
@@ -388,6 +435,9 @@ export type HeldUncheckedCreateInput = {
   concurrencyKey?: string | null
   dueAt: Date | string
   heldAt?: Date | string
+  limited?: boolean
+  slotLimit?: number
+  runLimit?: number
 }
 
 export type HeldUpdateInput = {
@@ -402,6 +452,9 @@ export type HeldUpdateInput = {
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   dueAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   heldAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  limited?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
+  runLimit?: Prisma.IntFieldUpdateOperationsInput | number
 }
 
 export type HeldUncheckedUpdateInput = {
@@ -416,6 +469,9 @@ export type HeldUncheckedUpdateInput = {
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   dueAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   heldAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  limited?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
+  runLimit?: Prisma.IntFieldUpdateOperationsInput | number
 }
 
 export type HeldCreateManyInput = {
@@ -430,6 +486,9 @@ export type HeldCreateManyInput = {
   concurrencyKey?: string | null
   dueAt: Date | string
   heldAt?: Date | string
+  limited?: boolean
+  slotLimit?: number
+  runLimit?: number
 }
 
 export type HeldUpdateManyMutationInput = {
@@ -444,6 +503,9 @@ export type HeldUpdateManyMutationInput = {
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   dueAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   heldAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  limited?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
+  runLimit?: Prisma.IntFieldUpdateOperationsInput | number
 }
 
 export type HeldUncheckedUpdateManyInput = {
@@ -458,6 +520,9 @@ export type HeldUncheckedUpdateManyInput = {
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   dueAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   heldAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  limited?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
+  runLimit?: Prisma.IntFieldUpdateOperationsInput | number
 }
 
 export type HeldTenantIdTaskIdCompoundUniqueInput = {
@@ -477,6 +542,9 @@ export type HeldCountOrderByAggregateInput = {
   concurrencyKey?: Prisma.SortOrder
   dueAt?: Prisma.SortOrder
   heldAt?: Prisma.SortOrder
+  limited?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
 }
 
 export type HeldAvgOrderByAggregateInput = {
@@ -488,6 +556,8 @@ export type HeldAvgOrderByAggregateInput = {
   failures?: Prisma.SortOrder
   losses?: Prisma.SortOrder
   reason?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
 }
 
 export type HeldMaxOrderByAggregateInput = {
@@ -502,6 +572,9 @@ export type HeldMaxOrderByAggregateInput = {
   concurrencyKey?: Prisma.SortOrder
   dueAt?: Prisma.SortOrder
   heldAt?: Prisma.SortOrder
+  limited?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
 }
 
 export type HeldMinOrderByAggregateInput = {
@@ -516,6 +589,9 @@ export type HeldMinOrderByAggregateInput = {
   concurrencyKey?: Prisma.SortOrder
   dueAt?: Prisma.SortOrder
   heldAt?: Prisma.SortOrder
+  limited?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
 }
 
 export type HeldSumOrderByAggregateInput = {
@@ -527,6 +603,8 @@ export type HeldSumOrderByAggregateInput = {
   failures?: Prisma.SortOrder
   losses?: Prisma.SortOrder
   reason?: Prisma.SortOrder
+  slotLimit?: Prisma.SortOrder
+  runLimit?: Prisma.SortOrder
 }
 
 
@@ -543,6 +621,9 @@ export type HeldSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = r
   concurrencyKey?: boolean
   dueAt?: boolean
   heldAt?: boolean
+  limited?: boolean
+  slotLimit?: boolean
+  runLimit?: boolean
 }, ExtArgs["result"]["held"]>
 
 export type HeldSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -557,6 +638,9 @@ export type HeldSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensio
   concurrencyKey?: boolean
   dueAt?: boolean
   heldAt?: boolean
+  limited?: boolean
+  slotLimit?: boolean
+  runLimit?: boolean
 }, ExtArgs["result"]["held"]>
 
 export type HeldSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -571,6 +655,9 @@ export type HeldSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensio
   concurrencyKey?: boolean
   dueAt?: boolean
   heldAt?: boolean
+  limited?: boolean
+  slotLimit?: boolean
+  runLimit?: boolean
 }, ExtArgs["result"]["held"]>
 
 export type HeldSelectScalar = {
@@ -585,9 +672,12 @@ export type HeldSelectScalar = {
   concurrencyKey?: boolean
   dueAt?: boolean
   heldAt?: boolean
+  limited?: boolean
+  slotLimit?: boolean
+  runLimit?: boolean
 }
 
-export type HeldOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "taskId" | "routeId" | "rank" | "attempt" | "failures" | "losses" | "reason" | "concurrencyKey" | "dueAt" | "heldAt", ExtArgs["result"]["held"]>
+export type HeldOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "taskId" | "routeId" | "rank" | "attempt" | "failures" | "losses" | "reason" | "concurrencyKey" | "dueAt" | "heldAt" | "limited" | "slotLimit" | "runLimit", ExtArgs["result"]["held"]>
 
 export type $HeldPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "Held"
@@ -604,6 +694,9 @@ export type $HeldPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs =
     concurrencyKey: string | null
     dueAt: Date
     heldAt: Date
+    limited: boolean
+    slotLimit: number
+    runLimit: number
   }, ExtArgs["result"]["held"]>
   composites: {}
 }
@@ -1038,6 +1131,9 @@ export interface HeldFieldRefs {
   readonly concurrencyKey: Prisma.FieldRef<"Held", 'String'>
   readonly dueAt: Prisma.FieldRef<"Held", 'DateTime'>
   readonly heldAt: Prisma.FieldRef<"Held", 'DateTime'>
+  readonly limited: Prisma.FieldRef<"Held", 'Boolean'>
+  readonly slotLimit: Prisma.FieldRef<"Held", 'Int'>
+  readonly runLimit: Prisma.FieldRef<"Held", 'Int'>
 }
     
 

@@ -205,6 +205,7 @@ export type TenantWhereInput = {
   sessions?: Prisma.SessionListRelationFilter
   audits?: Prisma.AuditListRelationFilter
   requests?: Prisma.RequestListRelationFilter
+  schedules?: Prisma.ScheduleListRelationFilter
   apiKeys?: Prisma.ApiKeyListRelationFilter
   quota?: Prisma.XOR<Prisma.TenantQuotaNullableScalarRelationFilter, Prisma.TenantQuotaWhereInput> | null
 }
@@ -218,6 +219,7 @@ export type TenantOrderByWithRelationInput = {
   sessions?: Prisma.SessionOrderByRelationAggregateInput
   audits?: Prisma.AuditOrderByRelationAggregateInput
   requests?: Prisma.RequestOrderByRelationAggregateInput
+  schedules?: Prisma.ScheduleOrderByRelationAggregateInput
   apiKeys?: Prisma.ApiKeyOrderByRelationAggregateInput
   quota?: Prisma.TenantQuotaOrderByWithRelationInput
 }
@@ -234,6 +236,7 @@ export type TenantWhereUniqueInput = Prisma.AtLeast<{
   sessions?: Prisma.SessionListRelationFilter
   audits?: Prisma.AuditListRelationFilter
   requests?: Prisma.RequestListRelationFilter
+  schedules?: Prisma.ScheduleListRelationFilter
   apiKeys?: Prisma.ApiKeyListRelationFilter
   quota?: Prisma.XOR<Prisma.TenantQuotaNullableScalarRelationFilter, Prisma.TenantQuotaWhereInput> | null
 }, "id" | "name">
@@ -267,6 +270,7 @@ export type TenantCreateInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
@@ -280,6 +284,7 @@ export type TenantUncheckedCreateInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
@@ -293,6 +298,7 @@ export type TenantUpdateInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
@@ -306,6 +312,7 @@ export type TenantUncheckedUpdateInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
@@ -473,6 +480,20 @@ export type TenantUpdateOneRequiredWithoutRequestsNestedInput = {
   update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutRequestsInput, Prisma.TenantUpdateWithoutRequestsInput>, Prisma.TenantUncheckedUpdateWithoutRequestsInput>
 }
 
+export type TenantCreateNestedOneWithoutSchedulesInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutSchedulesInput, Prisma.TenantUncheckedCreateWithoutSchedulesInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutSchedulesInput
+  connect?: Prisma.TenantWhereUniqueInput
+}
+
+export type TenantUpdateOneRequiredWithoutSchedulesNestedInput = {
+  create?: Prisma.XOR<Prisma.TenantCreateWithoutSchedulesInput, Prisma.TenantUncheckedCreateWithoutSchedulesInput>
+  connectOrCreate?: Prisma.TenantCreateOrConnectWithoutSchedulesInput
+  upsert?: Prisma.TenantUpsertWithoutSchedulesInput
+  connect?: Prisma.TenantWhereUniqueInput
+  update?: Prisma.XOR<Prisma.XOR<Prisma.TenantUpdateToOneWithWhereWithoutSchedulesInput, Prisma.TenantUpdateWithoutSchedulesInput>, Prisma.TenantUncheckedUpdateWithoutSchedulesInput>
+}
+
 export type TenantCreateWithoutWorkflowsInput = {
   id: number
   name: string
@@ -481,6 +502,7 @@ export type TenantCreateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
@@ -493,6 +515,7 @@ export type TenantUncheckedCreateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
@@ -521,6 +544,7 @@ export type TenantUpdateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
@@ -533,6 +557,7 @@ export type TenantUncheckedUpdateWithoutWorkflowsInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
@@ -545,6 +570,7 @@ export type TenantCreateWithoutRoutesInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
@@ -557,6 +583,7 @@ export type TenantUncheckedCreateWithoutRoutesInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
@@ -585,6 +612,7 @@ export type TenantUpdateWithoutRoutesInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
@@ -597,6 +625,7 @@ export type TenantUncheckedUpdateWithoutRoutesInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
@@ -609,6 +638,7 @@ export type TenantCreateWithoutSessionsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
@@ -621,6 +651,7 @@ export type TenantUncheckedCreateWithoutSessionsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
@@ -649,6 +680,7 @@ export type TenantUpdateWithoutSessionsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
@@ -661,6 +693,7 @@ export type TenantUncheckedUpdateWithoutSessionsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
@@ -673,6 +706,7 @@ export type TenantCreateWithoutAuditsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
@@ -685,6 +719,7 @@ export type TenantUncheckedCreateWithoutAuditsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
@@ -713,6 +748,7 @@ export type TenantUpdateWithoutAuditsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
@@ -725,6 +761,7 @@ export type TenantUncheckedUpdateWithoutAuditsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
@@ -738,6 +775,7 @@ export type TenantCreateWithoutApiKeysInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
 
@@ -750,6 +788,7 @@ export type TenantUncheckedCreateWithoutApiKeysInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
 
@@ -778,6 +817,7 @@ export type TenantUpdateWithoutApiKeysInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
 
@@ -790,6 +830,7 @@ export type TenantUncheckedUpdateWithoutApiKeysInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
 
@@ -802,6 +843,7 @@ export type TenantCreateWithoutQuotaInput = {
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
 }
 
@@ -814,6 +856,7 @@ export type TenantUncheckedCreateWithoutQuotaInput = {
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
   requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
 }
 
@@ -842,6 +885,7 @@ export type TenantUpdateWithoutQuotaInput = {
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
 }
 
@@ -854,6 +898,7 @@ export type TenantUncheckedUpdateWithoutQuotaInput = {
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
   requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
 }
 
@@ -865,6 +910,7 @@ export type TenantCreateWithoutRequestsInput = {
   routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
 }
@@ -877,6 +923,7 @@ export type TenantUncheckedCreateWithoutRequestsInput = {
   routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
   sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
   audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  schedules?: Prisma.ScheduleUncheckedCreateNestedManyWithoutTenantInput
   apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
   quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
 }
@@ -905,6 +952,7 @@ export type TenantUpdateWithoutRequestsInput = {
   routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
 }
@@ -917,6 +965,75 @@ export type TenantUncheckedUpdateWithoutRequestsInput = {
   routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
   sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
   audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  schedules?: Prisma.ScheduleUncheckedUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
+}
+
+export type TenantCreateWithoutSchedulesInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaCreateNestedOneWithoutTenantInput
+}
+
+export type TenantUncheckedCreateWithoutSchedulesInput = {
+  id: number
+  name: string
+  createdAt?: Date | string
+  workflows?: Prisma.WorkflowUncheckedCreateNestedManyWithoutTenantInput
+  routes?: Prisma.RouteUncheckedCreateNestedManyWithoutTenantInput
+  sessions?: Prisma.SessionUncheckedCreateNestedManyWithoutTenantInput
+  audits?: Prisma.AuditUncheckedCreateNestedManyWithoutTenantInput
+  requests?: Prisma.RequestUncheckedCreateNestedManyWithoutTenantInput
+  apiKeys?: Prisma.ApiKeyUncheckedCreateNestedManyWithoutTenantInput
+  quota?: Prisma.TenantQuotaUncheckedCreateNestedOneWithoutTenantInput
+}
+
+export type TenantCreateOrConnectWithoutSchedulesInput = {
+  where: Prisma.TenantWhereUniqueInput
+  create: Prisma.XOR<Prisma.TenantCreateWithoutSchedulesInput, Prisma.TenantUncheckedCreateWithoutSchedulesInput>
+}
+
+export type TenantUpsertWithoutSchedulesInput = {
+  update: Prisma.XOR<Prisma.TenantUpdateWithoutSchedulesInput, Prisma.TenantUncheckedUpdateWithoutSchedulesInput>
+  create: Prisma.XOR<Prisma.TenantCreateWithoutSchedulesInput, Prisma.TenantUncheckedCreateWithoutSchedulesInput>
+  where?: Prisma.TenantWhereInput
+}
+
+export type TenantUpdateToOneWithWhereWithoutSchedulesInput = {
+  where?: Prisma.TenantWhereInput
+  data: Prisma.XOR<Prisma.TenantUpdateWithoutSchedulesInput, Prisma.TenantUncheckedUpdateWithoutSchedulesInput>
+}
+
+export type TenantUpdateWithoutSchedulesInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUpdateManyWithoutTenantNestedInput
+  apiKeys?: Prisma.ApiKeyUpdateManyWithoutTenantNestedInput
+  quota?: Prisma.TenantQuotaUpdateOneWithoutTenantNestedInput
+}
+
+export type TenantUncheckedUpdateWithoutSchedulesInput = {
+  id?: Prisma.IntFieldUpdateOperationsInput | number
+  name?: Prisma.StringFieldUpdateOperationsInput | string
+  createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  workflows?: Prisma.WorkflowUncheckedUpdateManyWithoutTenantNestedInput
+  routes?: Prisma.RouteUncheckedUpdateManyWithoutTenantNestedInput
+  sessions?: Prisma.SessionUncheckedUpdateManyWithoutTenantNestedInput
+  audits?: Prisma.AuditUncheckedUpdateManyWithoutTenantNestedInput
+  requests?: Prisma.RequestUncheckedUpdateManyWithoutTenantNestedInput
   apiKeys?: Prisma.ApiKeyUncheckedUpdateManyWithoutTenantNestedInput
   quota?: Prisma.TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput
 }
@@ -932,6 +1049,7 @@ export type TenantCountOutputType = {
   sessions: number
   audits: number
   requests: number
+  schedules: number
   apiKeys: number
 }
 
@@ -941,6 +1059,7 @@ export type TenantCountOutputTypeSelect<ExtArgs extends runtime.Types.Extensions
   sessions?: boolean | TenantCountOutputTypeCountSessionsArgs
   audits?: boolean | TenantCountOutputTypeCountAuditsArgs
   requests?: boolean | TenantCountOutputTypeCountRequestsArgs
+  schedules?: boolean | TenantCountOutputTypeCountSchedulesArgs
   apiKeys?: boolean | TenantCountOutputTypeCountApiKeysArgs
 }
 
@@ -992,6 +1111,13 @@ export type TenantCountOutputTypeCountRequestsArgs<ExtArgs extends runtime.Types
 /**
  * TenantCountOutputType without action
  */
+export type TenantCountOutputTypeCountSchedulesArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  where?: Prisma.ScheduleWhereInput
+}
+
+/**
+ * TenantCountOutputType without action
+ */
 export type TenantCountOutputTypeCountApiKeysArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   where?: Prisma.ApiKeyWhereInput
 }
@@ -1006,6 +1132,7 @@ export type TenantSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs =
   sessions?: boolean | Prisma.Tenant$sessionsArgs<ExtArgs>
   audits?: boolean | Prisma.Tenant$auditsArgs<ExtArgs>
   requests?: boolean | Prisma.Tenant$requestsArgs<ExtArgs>
+  schedules?: boolean | Prisma.Tenant$schedulesArgs<ExtArgs>
   apiKeys?: boolean | Prisma.Tenant$apiKeysArgs<ExtArgs>
   quota?: boolean | Prisma.Tenant$quotaArgs<ExtArgs>
   _count?: boolean | Prisma.TenantCountOutputTypeDefaultArgs<ExtArgs>
@@ -1036,6 +1163,7 @@ export type TenantInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs 
   sessions?: boolean | Prisma.Tenant$sessionsArgs<ExtArgs>
   audits?: boolean | Prisma.Tenant$auditsArgs<ExtArgs>
   requests?: boolean | Prisma.Tenant$requestsArgs<ExtArgs>
+  schedules?: boolean | Prisma.Tenant$schedulesArgs<ExtArgs>
   apiKeys?: boolean | Prisma.Tenant$apiKeysArgs<ExtArgs>
   quota?: boolean | Prisma.Tenant$quotaArgs<ExtArgs>
   _count?: boolean | Prisma.TenantCountOutputTypeDefaultArgs<ExtArgs>
@@ -1051,6 +1179,7 @@ export type $TenantPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs
     sessions: Prisma.$SessionPayload<ExtArgs>[]
     audits: Prisma.$AuditPayload<ExtArgs>[]
     requests: Prisma.$RequestPayload<ExtArgs>[]
+    schedules: Prisma.$SchedulePayload<ExtArgs>[]
     apiKeys: Prisma.$ApiKeyPayload<ExtArgs>[]
     quota: Prisma.$TenantQuotaPayload<ExtArgs> | null
   }
@@ -1457,6 +1586,7 @@ export interface Prisma__TenantClient<T, Null = never, ExtArgs extends runtime.T
   sessions<T extends Prisma.Tenant$sessionsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$sessionsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$SessionPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   audits<T extends Prisma.Tenant$auditsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$auditsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$AuditPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   requests<T extends Prisma.Tenant$requestsArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$requestsArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$RequestPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
+  schedules<T extends Prisma.Tenant$schedulesArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$schedulesArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$SchedulePayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   apiKeys<T extends Prisma.Tenant$apiKeysArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$apiKeysArgs<ExtArgs>>): Prisma.PrismaPromise<runtime.Types.Result.GetResult<Prisma.$ApiKeyPayload<ExtArgs>, T, "findMany", GlobalOmitOptions> | Null>
   quota<T extends Prisma.Tenant$quotaArgs<ExtArgs> = {}>(args?: Prisma.Subset<T, Prisma.Tenant$quotaArgs<ExtArgs>>): Prisma.Prisma__TenantQuotaClient<runtime.Types.Result.GetResult<Prisma.$TenantQuotaPayload<ExtArgs>, T, "findUniqueOrThrow", GlobalOmitOptions> | null, null, ExtArgs, GlobalOmitOptions>
   /**
@@ -2001,6 +2131,30 @@ export type Tenant$requestsArgs<ExtArgs extends runtime.Types.Extensions.Interna
   take?: number
   skip?: number
   distinct?: Prisma.RequestScalarFieldEnum | Prisma.RequestScalarFieldEnum[]
+}
+
+/**
+ * Tenant.schedules
+ */
+export type Tenant$schedulesArgs<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
+  /**
+   * Select specific fields to fetch from the Schedule
+   */
+  select?: Prisma.ScheduleSelect<ExtArgs> | null
+  /**
+   * Omit specific fields from the Schedule
+   */
+  omit?: Prisma.ScheduleOmit<ExtArgs> | null
+  /**
+   * Choose, which related nodes to fetch as well
+   */
+  include?: Prisma.ScheduleInclude<ExtArgs> | null
+  where?: Prisma.ScheduleWhereInput
+  orderBy?: Prisma.ScheduleOrderByWithRelationInput | Prisma.ScheduleOrderByWithRelationInput[]
+  cursor?: Prisma.ScheduleWhereUniqueInput
+  take?: number
+  skip?: number
+  distinct?: Prisma.ScheduleScalarFieldEnum | Prisma.ScheduleScalarFieldEnum[]
 }
 
 /**
