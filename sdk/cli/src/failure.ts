@@ -63,7 +63,8 @@ export function printFailure(failure: Failure, terminal: Terminal, json: boolean
 function describeRefusal(error: Refusal, url: string): Failure {
   const requestId = error.requestId ?? "";
   const away = AWAY.has(error.reason);
-  const unheard = away && requestId === "";
+  // A call that reached nobody; an error of this process, as of `migrate` on a database, has no request id at all.
+  const unheard = away && error.requestId === "";
   return {
     exitCode: away ? EXIT.NOT_REACHABLE : EXIT.REFUSED,
     reason: error.reason,

@@ -123,6 +123,23 @@ test("migrate names what it applied", async () => {
   expect(script.stdout).toEqual(['{"applied":["1_init"]}']);
 });
 
+test("a database that is away exits 3 and is not taken for the mesh", async () => {
+  fake.refusal = Object.assign(new Error("The database cannot be reached for now."), {
+    name: "MeshError",
+    reason: "UNAVAILABLE",
+    violations: [],
+    advice: "Repeat later.",
+  });
+
+  const result = await runCli(["dev"]);
+
+  expect(result).toEqual({
+    exitCode: 3,
+    stdout: [],
+    stderr: ["runmesh: UNAVAILABLE: The database cannot be reached for now.", "  Repeat later."],
+  });
+});
+
 test("a password is taken out of a URL, in whatever place", () => {
   expect(withoutPassword("postgresql://me:secret@db/x?password=secret")).toBe("postgresql://me@db/x");
   expect(withoutPassword("host=db password=secret")).toBe("yours");
