@@ -31,10 +31,11 @@ export async function releaseHeld(
     WHERE tenant_id = $1 AND task_id = ANY (ARRAY(
       SELECT task_id FROM held WHERE ${OF_RUN} AND reason = 1 ORDER BY task_id LIMIT $3
     ))
-    RETURNING ${TASK_COLUMNS}, due_at, due_at <= clock_timestamp() AS is_due
+    RETURNING ${TASK_COLUMNS}, due_at, due_at <= clock_timestamp() AS is_due,
+      greatest(held_at - due_at, interval '0') AS waited
   ), woken AS (
     INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
-    SELECT $1, ${TASK_COLUMNS}, clock_timestamp() FROM released WHERE is_due
+    SELECT $1, ${TASK_COLUMNS}, clock_timestamp() - waited FROM released WHERE is_due
     RETURNING route_id
   ), waiting AS (
     INSERT INTO scheduled (tenant_id, ${TASK_COLUMNS}, due_at)

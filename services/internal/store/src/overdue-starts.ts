@@ -2,7 +2,10 @@ import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 import type { LeaseRow } from "./leases.ts";
 
-/** Ready tasks past schedule-to-start, of every tenant: only routes that have one are looked at. */
+/**
+ * Ready tasks past schedule-to-start, of every tenant: only routes that have one are looked at. It ends with the first
+ * start: a task that failed or was lost after one waits as long as it must.
+ */
 export const listOverdueStarts = (db: Db, p: { limit: number }) =>
   db.rows<{ tenant_id: number; task_id: bigint }>(
     "list_overdue_starts",
@@ -11,7 +14,7 @@ export const listOverdueStarts = (db: Db, p: { limit: number }) =>
   FROM route
   CROSS JOIN LATERAL (
     SELECT ready.tenant_id, ready.task_id FROM ready
-    WHERE ready.route_id = route.id
+    WHERE ready.route_id = route.id AND ready.failures = 0 AND ready.losses = 0
       AND ready.ready_at < clock_timestamp() - route.schedule_to_start_ms * interval '1 ms'
     LIMIT $1
   ) AS overdue
@@ -33,6 +36,7 @@ export const takeOverdueStarts = (db: Db, p: { tenantId: number; taskIds: readon
     DELETE FROM ready
     USING route
     WHERE ready.tenant_id = $1 AND ready.task_id = ANY ($2::bigint[]) AND route.id = ready.route_id
+      AND ready.failures = 0 AND ready.losses = 0
       AND ready.ready_at < clock_timestamp() - route.schedule_to_start_ms * interval '1 ms'
     RETURNING ready.task_id, ready.route_id, ready.rank, ready.attempt, ready.failures, ready.losses, ready.ready_at
   )

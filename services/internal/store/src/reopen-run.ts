@@ -14,7 +14,7 @@ import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { insertEvents, insertRunEvents, type NewEvent } from "./outbox-write.ts";
 import { insertReady, insertScheduled } from "./places.ts";
 import { listReopened, type ReopenedTask } from "./reopened-tasks.ts";
-import { noteRequest } from "./requests.ts";
+import { hasRequest, noteRequest } from "./requests.ts";
 import { type LockedRun, lockRun, reopenRunRow } from "./runs.ts";
 import { runMove } from "./settle-run.ts";
 import { listTaskStates } from "./task-states.ts";
@@ -58,7 +58,8 @@ export function reopenRun(
     const { tenantId, runId } = p;
     const run = await lockRun(tx, { tenantId, runId });
     if (run === undefined) return { kind: "missing" };
-    if (p.digest !== undefined && !(await noteRequest(tx, { tenantId, digest: p.digest }))) {
+    // Under the run's lock, so that no other can note it meanwhile. A refusal leaves it free for a later try.
+    if (p.digest !== undefined && (await hasRequest(tx, { tenantId, digest: p.digest }))) {
       return { kind: "done", moved: false, wokenRoutes: new Set() };
     }
     const state = readRunState(run.state);
@@ -69,6 +70,7 @@ export function reopenRun(
     const { states } = await listTaskStates(tx, { tenantId, runId, taskCount: plan.taskCount });
     const stateOf = (ordinal: number) => readTaskState(states[ordinal]!);
     if (p.reopen !== "all" && p.reopen.some((ordinal) => stateOf(ordinal) !== "DEAD")) return { kind: "not_dead" };
+    if (p.digest !== undefined) await noteRequest(tx, { tenantId, digest: p.digest });
     const reopening = recompute(plan, definition, stateOf, p.reopen);
     await writeTasks(tx, p, reopening);
     for (const ordinal of reopening.ready) states[ordinal] = TASK_STATES.READY;

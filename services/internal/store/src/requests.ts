@@ -34,3 +34,14 @@ export const forgetRequests = async (db: Db, p: { limit: number }): Promise<numb
   );
   return count;
 };
+
+/** Whether a request id was noted before. */
+export const hasRequest = async (db: Db, p: { tenantId: number; digest: string }): Promise<boolean> => {
+  const { noted } = await db.one<{ noted: boolean }>(
+    "has_request",
+    `
+  SELECT EXISTS (SELECT FROM request WHERE tenant_id = $1 AND digest = $2) AS noted`,
+    [p.tenantId, p.digest],
+  );
+  return noted;
+};
