@@ -10,7 +10,7 @@ import { readPayload } from "@runmesh/platform/payload";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import type { RunIds } from "@runmesh/store/run-ids";
-import { findStartKeys } from "@runmesh/store/start-keys";
+import { findStartKeys, type StartKeyRow } from "@runmesh/store/start-keys";
 import { type NewRun, startRuns } from "@runmesh/store/start-runs";
 import { readDefinition } from "./definition-message.ts";
 import type { Registry } from "./registry.ts";
@@ -85,7 +85,7 @@ export async function startRequestedRuns(
 function answerEarlier(
   run: NewRun,
   loaded: LoadedDefinition,
-  earlier: { run_id: bigint; body_hash: string } | undefined,
+  earlier: StartKeyRow | undefined,
 ): StartedRun | MeshError {
   if (earlier === undefined) {
     return new MeshError("UNAVAILABLE", "the run that holds this key ended a moment ago", { retryAfterMs: 100 });
@@ -101,11 +101,11 @@ function answerEarlier(
       ],
     });
   }
-  return { runId: earlier.run_id, created: false, version: loaded.row.version, loaded };
+  return { runId: earlier.run_id, created: false, version: earlier.version ?? loaded.row.version, loaded };
 }
 
 async function findEarlier(db: Db, tenantId: number, items: readonly { run: NewRun }[]) {
-  if (items.length === 0) return new Map<string, { run_id: bigint; body_hash: string }>();
+  if (items.length === 0) return new Map<string, StartKeyRow>();
   const rows = await findStartKeys(db, {
     tenantId,
     workflowIds: items.map((item) => item.run.workflowId),

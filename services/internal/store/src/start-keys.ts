@@ -5,6 +5,8 @@ export interface StartKeyRow {
   digest: string;
   run_id: bigint;
   body_hash: string;
+  /** Of the run's definition; null where retention has removed the run. */
+  version: number | null;
 }
 
 /** Who has each key. */
@@ -15,12 +17,14 @@ export const findStartKeys = (
   db.rows<StartKeyRow>(
     "find_start_keys",
     `
-  SELECT start_key.workflow_id, start_key.digest, start_key.run_id, start_key.body_hash
+  SELECT start_key.workflow_id, start_key.digest, start_key.run_id, start_key.body_hash, definition.version
   FROM unnest($2::int[], $3::uuid[]) AS wanted (workflow_id, digest)
   CROSS JOIN LATERAL (
     SELECT workflow_id, digest, run_id, body_hash FROM start_key
     WHERE tenant_id = $1 AND workflow_id = wanted.workflow_id AND digest = wanted.digest
     OFFSET 0
-  ) AS start_key`,
+  ) AS start_key
+  LEFT JOIN LATERAL (SELECT definition_id FROM run WHERE tenant_id = $1 AND id = start_key.run_id OFFSET 0) AS run ON true
+  LEFT JOIN definition ON definition.tenant_id = $1 AND definition.id = run.definition_id`,
     [p.tenantId, p.workflowIds, p.digests],
   );

@@ -1,6 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
-import { ReasonSchema } from "@runmesh/contracts/error/v1/error_pb";
 import type { FailedTaskSchema, HeldLeaseSchema, ItemResult, LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
 import type {
   Attached,
@@ -8,6 +7,7 @@ import type {
   LeaseService,
   LostLease,
 } from "@runmesh/contracts/lease/v1/lease_service_pb";
+import { reasonName } from "./reason-name.ts";
 
 export type Attach = MessageInitShape<typeof AttachRequestSchema>;
 
@@ -47,7 +47,7 @@ export interface MeshWorker {
 export function outcomeOf(result: ItemResult | undefined): string {
   if (result === undefined) throw new Error("the item has no result");
   if (result.error === undefined) return "accepted";
-  return ReasonSchema.value[result.error.reason]!.name.replace("REASON_", "");
+  return reasonName(result.error.reason);
 }
 
 export async function attachWorker(leases: Client<typeof LeaseService>, attach: Attach): Promise<MeshWorker> {

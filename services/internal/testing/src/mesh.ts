@@ -34,14 +34,23 @@ export interface TestMesh extends AsyncDisposable {
   ended(runId: bigint): Promise<Run>;
 }
 
+export interface MeshOptions {
+  /** Default silent. */
+  readonly logLevel?: "debug" | "warn" | "error";
+}
+
 /** How long a run may take; a test that waits longer waits for nothing. */
 const ENDED_MS = 30_000;
 const CALLS = { timeoutMs: 30_000, attempts: 1 };
 
 /** `await using mesh = await startMesh()`. Its end asserts that the doctor finds nothing (G8). */
-export async function startMesh(): Promise<TestMesh> {
+export async function startMesh(options: MeshOptions = {}): Promise<TestMesh> {
   const database = await useDatabase({ size: 4 });
-  const standalone = await startStandalone({ port: 0, databaseUrl: database.url, logLevel: "silent" });
+  const standalone = await startStandalone({
+    port: 0,
+    databaseUrl: database.url,
+    logLevel: options.logLevel ?? "silent",
+  });
   const transport: MeshTransport = createTransport({ url: standalone.url });
   const client = <S extends Parameters<typeof createServiceClient>[0]>(service: S) =>
     createServiceClient(service, transport, CALLS);

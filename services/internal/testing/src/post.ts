@@ -1,5 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { ErrorDetailSchema, type Reason, ReasonSchema } from "@runmesh/contracts/error/v1/error_pb";
+import { ErrorDetailSchema } from "@runmesh/contracts/error/v1/error_pb";
+import { reasonName } from "./reason-name.ts";
 
 export interface Posted {
   readonly status: number;
@@ -32,13 +33,11 @@ function readAnswer(text: string): Pick<Posted, "json" | "reason" | "violations"
   const detail = fromBinary(ErrorDetailSchema, Buffer.from(value, "base64"));
   return {
     json,
-    reason: reasonOf(detail.reason),
+    reason: reasonName(detail.reason),
     violations: detail.violations.map(({ field, reason, description }) => ({
       field,
-      reason: reasonOf(reason),
+      reason: reasonName(reason),
       description,
     })),
   };
 }
-
-const reasonOf = (reason: Reason): string => ReasonSchema.value[reason]!.name.replace("REASON_", "");
