@@ -10,11 +10,11 @@ function start(...words: string[]) {
   return spawnSync(process.execPath, [bin, ...words], { encoding: "utf8", timeout: 30_000 });
 }
 
-test("the installed command runs without a condition or a build", () => {
+test("the installed command runs without a condition or a build", { timeout: 30_000 }, () => {
   expect(start("--version")).toMatchObject({ status: 0, stdout: `${version}\n` });
 });
 
-test("the exit code and the output of the command come through", () => {
+test("the exit code and the output of the command come through", { timeout: 30_000 }, () => {
   const result = start("run", "show", "abc", "--json");
 
   expect(result).toMatchObject({ status: 2, stdout: "" });

@@ -9,7 +9,7 @@ import {
 type RealStandalone = typeof import("@runmesh/standalone/standalone");
 type RealMaintenance = typeof import("@runmesh/standalone/maintenance");
 
-test("the standalone package is what the command takes it for", async () => {
+test("the standalone package is what the command takes it for", { timeout: 30_000 }, async () => {
   const standalone: StandaloneModule = (await loadStandalone()) as RealStandalone;
   const maintenance: MaintenanceModule = (await loadMaintenance()) as RealMaintenance;
 
