@@ -8,6 +8,7 @@ import type { Dependent } from "@runmesh/store/complete-leases";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { explainLeases, type LeaseKey } from "@runmesh/store/leases";
+import { isLimited } from "@runmesh/store/limits";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
@@ -104,7 +105,7 @@ export class Reports {
     if (loaded === undefined) return false;
     const { tenantId, id: sessionId } = session;
     const { taskId, fence, output } = item;
-    if (loaded.plan.isFastPath(ordinalOf(taskId))) {
+    if (loaded.plan.isFastPath(ordinalOf(taskId)) && !isLimited(loaded)) {
       const completion = { taskId, fence, sessionId, output, dependents: listDependents(loaded, taskId) };
       const accepted = await this.#completer.complete(tenantId, completion);
       if (accepted) session.held.delete(taskId);

@@ -29,20 +29,31 @@ export class RunMoves {
 
   async cancel(principal: Principal, runId: bigint): Promise<Run> {
     const { tenantId, name, origin } = principal;
-    const outcome = await endRun(this.#deps.db, { tenantId, runId, as: "CANCELLED", principal: name, origin });
+    const outcome = await endRun(this.#deps, { tenantId, runId, as: "CANCELLED", principal: name, origin });
     if (outcome.kind === "missing") throw missing(runId);
     if (outcome.state !== "CANCELLED") throw illegal(`run ${runId} has ended: it is ${outcome.state}`);
     tellLost(this.#deps.wakeups, outcome.lost);
+    for (const route of outcome.wokenRoutes) this.#deps.wakeups.notify(`ready:${route}`);
     return this.#answer(tenantId, runId);
   }
 
+  /** Cancels a run that a newcomer pushes out, if it has not ended meanwhile. */
+  async cancelFor(tenantId: number, runId: bigint, principal: string): Promise<void> {
+    const outcome = await endRun(this.#deps, { tenantId, runId, as: "CANCELLED", principal, origin: "" });
+    if (outcome.kind !== "ended") return;
+    tellLost(this.#deps.wakeups, outcome.lost);
+    for (const route of outcome.wokenRoutes) this.#deps.wakeups.notify(`ready:${route}`);
+    this.#deps.wakeups.notify("outbox");
+    this.#deps.wakeups.notify(`run:${runId}`);
+  }
+
   async pause({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {
-    const outcome = await pauseRun(this.#deps.db, { tenantId, runId, principal: name, origin });
+    const outcome = await pauseRun(this.#deps, { tenantId, runId, principal: name, origin });
     return this.#finish(tenantId, runId, outcome, "paused");
   }
 
   async resume({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {
-    const outcome = await resumeRun(this.#deps.db, { tenantId, runId, principal: name, origin });
+    const outcome = await resumeRun(this.#deps, { tenantId, runId, principal: name, origin });
     return this.#finish(tenantId, runId, outcome, "resumed");
   }
 

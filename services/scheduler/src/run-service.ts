@@ -14,7 +14,6 @@ import { findRun, listRuns, type RunFilter } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
 import type { OutboxGauge } from "./outbox-gauge.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
-import type { RunMoves } from "./run-moves.ts";
 import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
 import { watchRun } from "./watch-run.ts";
 
@@ -22,7 +21,6 @@ const MAX_STARTS = 1_000;
 
 export interface RunServiceDeps extends StartDeps {
   readonly history: HistoryReader;
-  readonly moves: RunMoves;
   readonly gauge: OutboxGauge;
   readonly wakeups: Wakeups;
 }

@@ -1,7 +1,7 @@
 import type { Log } from "@runmesh/platform/log";
 import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
-import { beginRun } from "@runmesh/store/begin-run";
+import { beginDueRun } from "@runmesh/store/begin-run";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { endRun } from "@runmesh/store/end-run";
@@ -17,10 +17,12 @@ export function createRunTimers(deps: { db: Db; definitions: DefinitionCache; wa
   async function fire(timer: DueTimer): Promise<void> {
     const { tenant_id: tenantId, run_id: runId, kind } = timer;
     if (kind === TIMER_KINDS.START) {
-      for (const route of await beginRun(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
+      for (const route of await beginDueRun(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
     } else {
-      const outcome = await endRun(db, { tenantId, runId, as: "TIMED_OUT", principal: "" });
-      if (outcome.kind === "ended") tellLost(wakeups, outcome.lost);
+      const outcome = await endRun(deps, { tenantId, runId, as: "TIMED_OUT", principal: "" });
+      if (outcome.kind !== "ended") return;
+      tellLost(wakeups, outcome.lost);
+      for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);
     }
     wakeups.notify(`run:${runId}`);
     wakeups.notify("outbox");

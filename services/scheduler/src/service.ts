@@ -8,6 +8,7 @@ import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { RunIds } from "@runmesh/store/run-ids";
+import { createAdmission } from "./admission.ts";
 import { HistoryReader } from "./history-reader.ts";
 import { OutboxGauge } from "./outbox-gauge.ts";
 import { createOverdueStarts } from "./overdue-starts.ts";
@@ -53,7 +54,8 @@ export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Sc
     createPromoter({ db: hot, wakeups, log }),
     createRunTimers({ db, definitions, wakeups, log }),
     createOverdueStarts({ db, definitions, wakeups, log }),
-    createTidier({ db, wakeups, log }),
+    createTidier({ db, definitions, wakeups, log }),
+    createAdmission({ db, definitions, wakeups, log }),
   ]);
   return {
     ...loops,

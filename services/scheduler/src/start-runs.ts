@@ -9,11 +9,15 @@ import { digestOf } from "@runmesh/platform/digest";
 import { readPayload } from "@runmesh/platform/payload";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
+import { isLimited } from "@runmesh/store/limits";
 import type { RunIds } from "@runmesh/store/run-ids";
+import { listOlderRuns } from "@runmesh/store/run-slots";
 import { findStartKeys, type StartKeyRow } from "@runmesh/store/start-keys";
+import { startLimitedRuns, toRunSlot } from "@runmesh/store/start-limited-runs";
 import { type NewRun, startRuns } from "@runmesh/store/start-runs";
 import { readDefinition } from "./definition-message.ts";
 import type { Registry } from "./registry.ts";
+import type { RunMoves } from "./run-moves.ts";
 
 export interface StartDeps {
   /** For the start statement. */
@@ -22,6 +26,7 @@ export interface StartDeps {
   readonly definitions: DefinitionCache;
   readonly registry: Registry;
   readonly runIds: RunIds;
+  readonly moves: RunMoves;
 }
 
 export interface StartedRun {
@@ -33,6 +38,8 @@ export interface StartedRun {
 
 /** Tasks of one statement: larger batches are cut, so that no statement runs long. */
 const MAX_TASKS_A_STATEMENT = 20_000;
+const MAX_PUSHED_OUT = 1_000;
+const REFUSED_RETRY_MS = 5_000;
 const MAX_LABELS = 16;
 const MAX_LABEL_BYTES = 1024;
 
@@ -64,9 +71,11 @@ export async function startRequestedRuns(
   const runIds = await deps.runIds.take(runs.length);
   const withIds = runs.map((item, i) => ({ ...item, run: { ...item.run, runId: runIds[i]! } }));
   const fresh = new Set<bigint>();
+  const refused = new Set<bigint>();
   for (const chunk of chunksByTasks(withIds)) {
-    const started = await startRuns(deps.hot, { tenantId, principal, runs: chunk.map((item) => item.run) });
-    for (const runId of started) fresh.add(runId);
+    const outcome = await startChunk(deps, tenantId, principal, chunk);
+    for (const runId of outcome.started) fresh.add(runId);
+    for (const runId of outcome.refused) refused.add(runId);
   }
   const earlier = await findEarlier(
     deps.db,
@@ -78,9 +87,52 @@ export async function startRequestedRuns(
     if (item instanceof MeshError) return item;
     const { loaded, run } = withIds[next++]!;
     if (fresh.has(run.runId)) return { runId: run.runId, created: true, version: loaded.row.version, loaded };
-    return answerEarlier(run, loaded, earlier.get(`${run.workflowId}/${run.digest}`));
+    const before = earlier.get(`${run.workflowId}/${run.digest}`);
+    if (before === undefined && refused.has(run.runId)) return refuse(loaded);
+    return answerEarlier(run, loaded, before);
   });
 }
+
+/** Starts runs in one statement, or, where limits have a say, in one transaction with what the limits let through. */
+async function startChunk(
+  deps: StartDeps,
+  tenantId: number,
+  principal: string,
+  chunk: readonly { readonly run: NewRun; readonly loaded: LoadedDefinition }[],
+): Promise<{ started: ReadonlySet<bigint>; refused: ReadonlySet<bigint> }> {
+  const runs = chunk.map((item) => item.run);
+  const limited = chunk.filter((item) => isLimited(item.loaded));
+  if (limited.length === 0) {
+    return { started: await startRuns(deps.hot, { tenantId, principal, runs }), refused: new Set() };
+  }
+  const outcome = await startLimitedRuns(deps, { tenantId, principal, runs, limited });
+  await cancelOlder(
+    deps,
+    tenantId,
+    limited.filter((item) => outcome.started.has(item.run.runId)),
+  );
+  return outcome;
+}
+
+/** Runs that a newcomer of their limit pushes out: the newest that fit stay. */
+async function cancelOlder(
+  deps: StartDeps,
+  tenantId: number,
+  started: readonly { readonly run: NewRun; readonly loaded: LoadedDefinition }[],
+): Promise<void> {
+  for (const item of started) {
+    if (item.loaded.definition.concurrency?.onConflict !== "cancel_oldest") continue;
+    const { key, limit: keep } = toRunSlot(item);
+    for (const { run_id: runId } of await listOlderRuns(deps.hot, { tenantId, key, keep, limit: MAX_PUSHED_OUT })) {
+      await deps.moves.cancelFor(tenantId, runId, "concurrency");
+    }
+  }
+}
+
+const refuse = ({ definition }: LoadedDefinition) =>
+  new MeshError("OVERLOADED", `${definition.name}: the limit of runs with this key is reached`, {
+    retryAfterMs: REFUSED_RETRY_MS,
+  });
 
 function answerEarlier(
   run: NewRun,
@@ -163,7 +215,9 @@ function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent
       maxParallel: definition.maxParallel,
       traceparent,
       pending: plan.initialPending,
-      roots: plan.roots,
+      // What must pass a limit is placed after the statement that starts the run.
+      roots: isLimited(loaded) ? [] : plan.roots,
+      waits: definition.concurrency !== undefined,
       routeIds: loaded.routeIds,
       ranks: loaded.ranks,
     },

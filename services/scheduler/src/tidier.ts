@@ -2,6 +2,7 @@ import type { Log } from "@runmesh/platform/log";
 import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { listHalfResumed } from "@runmesh/store/held";
 import { releasePaused } from "@runmesh/store/pause-run";
 import { forgetRequests } from "@runmesh/store/requests";
@@ -10,7 +11,8 @@ const RUNS = 100;
 const REQUESTS = 1_000;
 
 /** Goes on with resumes that a crash cut off, and forgets request ids that are over a day old. */
-export function createTidier({ db, wakeups, log }: { db: Db; wakeups: Wakeups; log: Log }): Loop {
+export function createTidier(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
+  const { db, wakeups, log } = deps;
   return createLoop({
     name: "tidier",
     intervalMs: 2_000,
@@ -19,7 +21,7 @@ export function createTidier({ db, wakeups, log }: { db: Db; wakeups: Wakeups; l
       const runs = await listHalfResumed(db, { limit: RUNS });
       for (const { tenant_id: tenantId, run_id: runId } of runs) {
         if (signal.aborted) return { again: false };
-        for (const route of await releasePaused(db, { tenantId, runId })) wakeups.notify(`ready:${route}`);
+        for (const route of await releasePaused(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
       }
       const forgotten = await forgetRequests(db, { limit: REQUESTS });
       return { again: runs.length === RUNS || forgotten === REQUESTS };

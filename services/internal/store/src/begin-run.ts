@@ -1,49 +1,95 @@
 import { taskId as toTaskId } from "@runmesh/domain/ids";
 import { EVENT_TYPES, RUN_STATES } from "@runmesh/domain/states";
+import { admitTo } from "./admission.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
+import { runMove } from "./event-moves.ts";
 import { insertEvents, insertRunEvents } from "./outbox-write.ts";
-import { insertReady } from "./places.ts";
+import { placeTasks } from "./place-tasks.ts";
+import { listRunSlots, setRunSlotActive } from "./run-slots.ts";
 import { deleteRunTimer, TIMER_KINDS } from "./run-timers.ts";
-import { changeRun, lockRun } from "./runs.ts";
-import { runMove } from "./settle-run.ts";
+import { changeRun, type LockedRun, lockRun } from "./runs.ts";
+import { lockKeys } from "./slots.ts";
 
-/** Moves a PENDING run whose start time has come to RUNNING. Answers the routes that have new ready tasks. */
-export function beginRun(
-  deps: { readonly db: Db; readonly definitions: DefinitionCache },
-  { tenantId, runId }: { tenantId: number; runId: bigint },
-): Promise<ReadonlySet<number>> {
+interface Deps {
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+}
+
+/** Moves a PENDING run whose start time has come to RUNNING, or into the queue of its limit. */
+export function beginDueRun(deps: Deps, p: { tenantId: number; runId: bigint }): Promise<ReadonlySet<number>> {
   return deps.db.transaction(async (tx) => {
-    const run = await lockRun(tx, { tenantId, runId, skipLocked: true });
+    const run = await lockRun(tx, { ...p, skipLocked: true });
     if (run === undefined) return new Set<number>();
-    await deleteRunTimer(tx, { tenantId, runId, kind: TIMER_KINDS.START });
+    await deleteRunTimer(tx, { ...p, kind: TIMER_KINDS.START });
     if (run.state !== RUN_STATES.PENDING) return new Set<number>();
-    const loaded = await deps.definitions.get(tenantId, run.definition_id);
-    const sequence = run.sequence + 1;
-    const type = EVENT_TYPES.RUN_STARTED;
-    const unchanged = {
-      ended: 0,
-      dead: 0,
-      skipped: 0,
-      cancelled: 0,
-      failing: 0,
-      isTerminal: false,
-      failure: undefined,
-    };
-    await insertReady(tx, {
-      tenantId,
-      tasks: loaded.plan.roots.map((ordinal) => ({
-        taskId: toTaskId(runId, ordinal),
-        routeId: loaded.routeIds[ordinal]!,
-        rank: loaded.ranks[ordinal]!,
-        attempt: 0,
-        failures: 0,
-        losses: 0,
-      })),
-    });
-    await changeRun(tx, { tenantId, runId, state: RUN_STATES.RUNNING, sequence, ...unchanged });
-    await insertRunEvents(tx, { tenantId, runId, principal: "", events: [{ sequence, type, taskId: null }] });
-    await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });
-    return new Set(loaded.plan.roots.map((ordinal) => loaded.routeIds[ordinal]!));
+    const keys = await tx.rows<{ key: string }>(
+      "find_run_slot_keys",
+      "SELECT key FROM run_slot WHERE tenant_id = $1 AND run_id = $2",
+      [p.tenantId, p.runId],
+    );
+    if (keys.length > 0)
+      return admitRuns(tx, deps.definitions, { tenantId: p.tenantId, keys: keys.map(({ key }) => key) });
+    return begin(tx, deps.definitions, p.tenantId, run);
   });
+}
+
+/** Runs that wait, looked at for one key at a time. */
+const MAX_WAITING = 50;
+
+/**
+ * Begins waiting runs for which their limit has room, oldest first, under the key's lock. A run that another move holds
+ * is passed over: that move ends it, and admits the next, or the scheduler's loop comes back.
+ */
+export async function admitRuns(
+  tx: Db,
+  definitions: DefinitionCache,
+  p: { tenantId: number; keys: readonly string[] },
+): Promise<ReadonlySet<number>> {
+  const { tenantId } = p;
+  const routes = new Set<number>();
+  if (p.keys.length === 0) return routes;
+  await lockKeys(tx, { tenantId, keys: p.keys.map((key) => `w:${key}`), mayWait: true });
+  for (const key of new Set(p.keys)) {
+    const slots = await listRunSlots(tx, { tenantId, key, waiting: MAX_WAITING });
+    let active = slots.filter((slot) => slot.active).length;
+    for (const slot of slots) {
+      if (slot.active || active >= slot.slot_limit) continue;
+      const run = await lockRun(tx, { tenantId, runId: slot.run_id, skipLocked: true });
+      if (run === undefined || run.state !== RUN_STATES.PENDING || !run.is_due) continue;
+      await setRunSlotActive(tx, { tenantId, key, runId: slot.run_id });
+      for (const route of await begin(tx, definitions, tenantId, run)) routes.add(route);
+      active++;
+    }
+  }
+  return routes;
+}
+
+async function begin(
+  tx: Db,
+  definitions: DefinitionCache,
+  tenantId: number,
+  run: LockedRun,
+): Promise<ReadonlySet<number>> {
+  const runId = run.id;
+  const loaded = await definitions.get(tenantId, run.definition_id);
+  const sequence = run.sequence + 1;
+  const type = EVENT_TYPES.RUN_STARTED;
+  const unchanged = { ended: 0, dead: 0, skipped: 0, cancelled: 0, failing: 0, isTerminal: false, failure: undefined };
+  const placed = await placeTasks(tx, {
+    tenantId,
+    loaded,
+    tasks: loaded.plan.roots.map((ordinal) => ({
+      taskId: toTaskId(runId, ordinal),
+      routeId: loaded.routeIds[ordinal]!,
+      rank: loaded.ranks[ordinal]!,
+      attempt: 0,
+      failures: 0,
+      losses: 0,
+    })),
+  });
+  await changeRun(tx, { tenantId, runId, state: RUN_STATES.RUNNING, sequence, ...unchanged });
+  await insertRunEvents(tx, { tenantId, runId, principal: "", events: [{ sequence, type, taskId: null }] });
+  await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });
+  return admitTo(tx, { tenantId, placed });
 }

@@ -1,17 +1,28 @@
 import { taskId as toTaskId } from "@runmesh/domain/ids";
 import { EVENT_TYPES, isTerminalRun, RUN_STATES, type RunState, TASK_STATES } from "@runmesh/domain/states";
+import { admit } from "./admit.ts";
 import { insertAttempts } from "./attempts.ts";
 import { insertAudit } from "./audit.ts";
+import { admitRuns } from "./begin-run.ts";
 import { cancelledAttempt } from "./cancelled-attempt.ts";
 import type { Db } from "./db.ts";
+import type { DefinitionCache } from "./definition-cache.ts";
+import { runMove } from "./event-moves.ts";
 import { deleteLeases, lockRunLeases } from "./lock-leases.ts";
 import { insertEvents } from "./outbox-write.ts";
 import { PLACES, sweepRun } from "./places.ts";
+import { freeRunSlot } from "./run-slots.ts";
 import { deleteRunTimers } from "./run-timers.ts";
 import { changeRun, lockRun } from "./runs.ts";
-import { type LeaseLost, runMove } from "./settle-run.ts";
+import type { LeaseLost } from "./settle-run.ts";
+import { freeRunSlots } from "./slots.ts";
 import { listTaskStates } from "./task-states.ts";
 import { endTasks } from "./tasks.ts";
+
+interface Deps {
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+}
 
 export interface EndRun {
   readonly tenantId: number;
@@ -23,7 +34,14 @@ export interface EndRun {
 
 export type EndRunOutcome =
   | { readonly kind: "missing" }
-  | { readonly kind: "ended"; readonly state: RunState; readonly lost: readonly LeaseLost[]; readonly moved: boolean };
+  | {
+      readonly kind: "ended";
+      readonly state: RunState;
+      readonly lost: readonly LeaseLost[];
+      /** Routes of tasks that had waited for the run's slots. */
+      readonly wokenRoutes: ReadonlySet<number>;
+      readonly moved: boolean;
+    };
 
 const STATE_NAMES = Object.keys(RUN_STATES) as RunState[];
 
@@ -32,14 +50,14 @@ const STATE_NAMES = Object.keys(RUN_STATES) as RunState[];
  * the direction that work flows, one statement each: a claim or promotion in flight is caught by the next sweep. When
  * this has committed, no completion of the run is accepted and nothing of it starts.
  */
-export function endRun(db: Db, p: EndRun): Promise<EndRunOutcome> {
+export function endRun({ db, definitions }: Deps, p: EndRun): Promise<EndRunOutcome> {
   return db.transaction(async (tx) => {
     const { tenantId, runId } = p;
     const run = await lockRun(tx, { tenantId, runId });
     if (run === undefined) return { kind: "missing" };
     const state = STATE_NAMES[run.state - 1]!;
     if (isTerminalRun(state)) await deleteRunTimers(tx, { tenantId, runId });
-    if (isTerminalRun(state)) return { kind: "ended", state, lost: [], moved: false };
+    if (isTerminalRun(state)) return { kind: "ended", state, lost: [], wokenRoutes: new Set(), moved: false };
     for (const place of PLACES) await sweepRun(tx, { place, tenantId, runId });
     const leases = await lockRunLeases(tx, { tenantId, runId });
     await deleteLeases(tx, { tenantId, taskIds: leases.map((lease) => lease.task_id) });
@@ -65,9 +83,18 @@ export function endRun(db: Db, p: EndRun): Promise<EndRunOutcome> {
     if (p.as === "CANCELLED") {
       await insertAudit(tx, { ...p, action: "run.cancel", target: `run/${runId}`, result: "cancelled" });
     }
+    const wokenRoutes = await passOn(tx, definitions, p);
     const lost = leases.map((lease) => ({ sessionId: lease.session_id, taskId: lease.task_id, fence: lease.fence }));
-    return { kind: "ended", state: p.as, lost, moved: true };
+    return { kind: "ended", state: p.as, lost, wokenRoutes, moved: true };
   });
+}
+
+/** The run's slots go to who waits for them. */
+async function passOn(tx: Db, definitions: DefinitionCache, { tenantId, runId }: EndRun): Promise<ReadonlySet<number>> {
+  const freed = await freeRunSlots(tx, { tenantId, runId });
+  const tasks = await admit(tx, { tenantId, keys: freed });
+  const keys = await freeRunSlot(tx, { tenantId, runId });
+  return new Set([...tasks, ...(await admitRuns(tx, definitions, { tenantId, keys }))]);
 }
 
 /** Every task that has not ended becomes CANCELLED; answers how many. */

@@ -140,13 +140,44 @@ export const CHECKS: readonly Check[] = [
     broken: `SELECT 'run ' || run_id FROM run_timer WHERE due_at < clock_timestamp() - interval '1 minute'`,
   }),
   check({
-    check: "a PENDING run has a timer that starts it",
+    check: "a PENDING run waits for its start time or its limit",
     advice: "Report it: nobody will start these runs.",
     broken: `
     SELECT 'run ' || id FROM run
     WHERE state = 1 AND NOT EXISTS (
       SELECT FROM run_timer
-      WHERE run_timer.tenant_id = run.tenant_id AND run_timer.run_id = run.id AND run_timer.kind = 1)`,
+      WHERE run_timer.tenant_id = run.tenant_id AND run_timer.run_id = run.id AND run_timer.kind = 1)
+      AND NOT EXISTS (
+        SELECT FROM run_slot
+        WHERE run_slot.tenant_id = run.tenant_id AND run_slot.run_id = run.id AND NOT run_slot.active)`,
+  }),
+  check({
+    check: "a slot is held by a task that is ready or leased",
+    advice: "Report it: the slot will never be free again.",
+    broken: `
+    SELECT 'slot ' || slot.key || ' of task ' || slot.task_id FROM slot
+    WHERE NOT EXISTS (SELECT FROM ready WHERE ready.tenant_id = slot.tenant_id AND ready.task_id = slot.task_id)
+      AND NOT EXISTS (SELECT FROM lease WHERE lease.tenant_id = slot.tenant_id AND lease.task_id = slot.task_id)`,
+  }),
+  check({
+    check: "a run's slot is held by a run that has not ended",
+    advice: "Report it: the slot will never be free again.",
+    broken: `
+    SELECT 'run ' || run_slot.run_id FROM run_slot
+    LEFT JOIN run ON run.tenant_id = run_slot.tenant_id AND run.id = run_slot.run_id
+    WHERE run.state IS NULL OR run.state > 3 OR (run_slot.active AND run.state = 1)`,
+  }),
+  check({
+    check: "a task that waits for a limit is admitted when there is room",
+    advice: "Look whether a scheduler runs: its admission is behind by more than a minute.",
+    broken: `
+    SELECT 'task ' || held.task_id FROM held
+    WHERE held.reason IN (2, 3) AND held.held_at < clock_timestamp() - interval '1 minute'
+      AND (held.slot_limit = 0 OR held.slot_limit > (
+        SELECT count(*) FROM slot WHERE slot.tenant_id = held.tenant_id AND slot.key = 'k:' || held.concurrency_key))
+      AND (held.run_limit = 0 OR held.run_limit > (
+        SELECT count(*) FROM slot
+        WHERE slot.tenant_id = held.tenant_id AND slot.key = 'r:' || (held.task_id >> 20)::text))`,
   }),
   check({
     check: "committed events are sent soon",

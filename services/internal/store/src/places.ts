@@ -39,31 +39,37 @@ export const insertReady = (db: Db, p: { tenantId: number; tasks: readonly Place
 
 export const insertScheduled = (
   db: Db,
-  p: { tenantId: number; tasks: readonly (PlacedTask & { delayMs: number })[] },
+  p: { tenantId: number; tasks: readonly (PlacedTask & { delayMs: number; limited: boolean })[] },
 ) =>
   db.rows(
     "insert_scheduled",
     `
-  INSERT INTO scheduled (tenant_id, ${TASK_COLUMNS}, due_at)
-  SELECT $1, ${TASK_COLUMNS}, clock_timestamp() + delay_ms * interval '1 ms'
-  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::bigint[])
-    AS task (${TASK_COLUMNS}, delay_ms)`,
-    [p.tenantId, ...columns(p.tasks), p.tasks.map((task) => task.delayMs)],
+  INSERT INTO scheduled (tenant_id, ${TASK_COLUMNS}, due_at, limited)
+  SELECT $1, ${TASK_COLUMNS}, clock_timestamp() + delay_ms * interval '1 ms', limited
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::bigint[], $9::boolean[])
+    AS task (${TASK_COLUMNS}, delay_ms, limited)`,
+    [p.tenantId, ...columns(p.tasks), p.tasks.map((task) => task.delayMs), p.tasks.map((task) => task.limited)],
   );
 
 /** `reason`: 1 paused, 2 concurrency key, 3 max_parallel. */
 export const insertHeld = (
   db: Db,
-  p: { tenantId: number; tasks: readonly (PlacedTask & { delayMs: number })[]; reason: number },
+  p: { tenantId: number; tasks: readonly (PlacedTask & { delayMs: number; limited: boolean })[]; reason: number },
 ) =>
   db.rows(
     "insert_held",
     `
-  INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at)
-  SELECT $1, ${TASK_COLUMNS}, $9, clock_timestamp() + delay_ms * interval '1 ms'
-  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::bigint[])
-    AS task (${TASK_COLUMNS}, delay_ms)`,
-    [p.tenantId, ...columns(p.tasks), p.tasks.map((task) => task.delayMs), p.reason],
+  INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited)
+  SELECT $1, ${TASK_COLUMNS}, $10, clock_timestamp() + delay_ms * interval '1 ms', limited
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::bigint[], $9::boolean[])
+    AS task (${TASK_COLUMNS}, delay_ms, limited)`,
+    [
+      p.tenantId,
+      ...columns(p.tasks),
+      p.tasks.map((task) => task.delayMs),
+      p.tasks.map((task) => task.limited),
+      p.reason,
+    ],
   );
 
 /** Takes tasks of a run out of one place. Each place is a statement of its own, so that it sees what the last one freed. */
@@ -92,7 +98,7 @@ export interface Promoted {
   route_id: number;
 }
 
-/** Moves due tasks, of every tenant, from scheduled to ready; rows a sweep holds are passed over (SKIP LOCKED). */
+/** Moves due tasks that no limit concerns, of every tenant, from scheduled to ready; rows a sweep holds are passed over (SKIP LOCKED). */
 export const promoteScheduled = (db: Db, p: { limit: number }) =>
   db.rows<Promoted>(
     "promote_scheduled",
@@ -101,7 +107,7 @@ export const promoteScheduled = (db: Db, p: { limit: number }) =>
     DELETE FROM scheduled
     WHERE ctid = ANY (ARRAY(
       SELECT ctid FROM scheduled
-      WHERE due_at <= clock_timestamp()
+      WHERE due_at <= clock_timestamp() AND NOT limited
       ORDER BY due_at
       LIMIT $1
       FOR UPDATE SKIP LOCKED
@@ -114,14 +120,25 @@ export const promoteScheduled = (db: Db, p: { limit: number }) =>
     [p.limit],
   );
 
-/** How long until the next scheduled task is due, by the database's clock; `undefined` where there is none. */
-export const findNextDue = async (db: Db): Promise<number | undefined> => {
-  const row = await db.one<{ wait_ms: number | null }>(
-    "find_next_due",
+/** Due tasks that must pass a limit first, of every tenant. */
+export const listDueLimited = (db: Db, p: { limit: number }) =>
+  db.rows<{ tenant_id: number; task_id: bigint }>(
+    "list_due_limited",
     `
-  SELECT (SELECT ceil(extract(epoch FROM due_at - clock_timestamp()) * 1000)::float8 FROM scheduled
-    ORDER BY due_at LIMIT 1) AS wait_ms`,
-    [],
+  SELECT tenant_id, task_id FROM scheduled
+  WHERE due_at <= clock_timestamp() AND limited
+  ORDER BY due_at
+  LIMIT $1`,
+    [p.limit],
   );
-  return row.wait_ms ?? undefined;
-};
+
+/** Takes due tasks of a run out of scheduled. */
+export const takeDueLimited = (db: Db, p: { tenantId: number; taskIds: readonly bigint[] }) =>
+  db.rows<{ task_id: bigint; route_id: number; rank: number; attempt: number; failures: number; losses: number }>(
+    "take_due_limited",
+    `
+  DELETE FROM scheduled
+  WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[]) AND limited AND due_at <= clock_timestamp()
+  RETURNING ${TASK_COLUMNS}`,
+    [p.tenantId, int8Array(p.taskIds)],
+  );

@@ -54,9 +54,14 @@ const RELEASE_LEASES = `
     SELECT $1, task_id, fence, attempt, $2, leased_at, started_at, clock_timestamp(), ${ATTEMPT_OUTCOMES.RELEASED}, 0,
       progress
     FROM ended
+  ), freed AS (
+    DELETE FROM slot
+    WHERE tenant_id = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM ended WHERE is_paused))
   ), waiting AS (
-    INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at)
-    SELECT $1, ${TASK_COLUMNS}, 1, clock_timestamp() FROM ended WHERE is_paused
+    INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited)
+    SELECT $1, ${TASK_COLUMNS}, 1, clock_timestamp(),
+      EXISTS (SELECT FROM slot WHERE slot.tenant_id = $1 AND slot.task_id = ended.task_id)
+    FROM ended WHERE is_paused
   ), woken AS (
     INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
     SELECT $1, ${TASK_COLUMNS}, clock_timestamp() FROM ended WHERE NOT is_paused

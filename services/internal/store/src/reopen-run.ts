@@ -8,15 +8,18 @@ import {
   readTaskState,
   TASK_STATES,
 } from "@runmesh/domain/states";
+import { admitTo } from "./admission.ts";
 import { insertAudit } from "./audit.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
+import { runMove } from "./event-moves.ts";
+import { isTaskLimited } from "./limits.ts";
 import { insertEvents, insertRunEvents, type NewEvent } from "./outbox-write.ts";
-import { insertReady, insertScheduled } from "./places.ts";
+import { placeTasks } from "./place-tasks.ts";
+import { insertScheduled } from "./places.ts";
 import { listReopened, type ReopenedTask } from "./reopened-tasks.ts";
 import { hasRequest, noteRequest } from "./requests.ts";
 import { type LockedRun, lockRun, reopenRunRow } from "./runs.ts";
-import { runMove } from "./settle-run.ts";
 import { listTaskStates } from "./task-states.ts";
 import { reopenTasks } from "./tasks.ts";
 
@@ -167,7 +170,9 @@ async function place(
   });
   const later = tasks.filter((task) => task.delayMs > 0);
   const now = tasks.filter((task) => task.delayMs <= 0);
-  if (later.length > 0) await insertScheduled(tx, { tenantId, tasks: later });
-  if (now.length > 0) await insertReady(tx, { tenantId, tasks: now });
-  return new Set(now.map((task) => task.routeId));
+  if (later.length > 0) {
+    const flagged = later.map((task) => ({ ...task, limited: isTaskLimited(loaded, task.taskId) }));
+    await insertScheduled(tx, { tenantId, tasks: flagged });
+  }
+  return admitTo(tx, { tenantId, placed: await placeTasks(tx, { tenantId, loaded, tasks: now }) });
 }

@@ -116,6 +116,8 @@ export interface LockedRun {
   open_count: number;
   failing_count: number;
   sequence: number;
+  /** Its start time has come. */
+  is_due: boolean;
 }
 
 /** Locks a run for a move. `skipLocked` answers nothing where another holds it. */
@@ -123,7 +125,9 @@ export const lockRun = (db: Db, p: { tenantId: number; runId: bigint; skipLocked
   db.find<LockedRun>(
     p.skipLocked ? "lock_run_skip" : "lock_run",
     `
-  SELECT id, definition_id, state, open_count, failing_count, sequence FROM run
+  SELECT id, definition_id, state, open_count, failing_count, sequence,
+    due_at IS NULL OR due_at <= clock_timestamp() AS is_due
+  FROM run
   WHERE tenant_id = $1 AND id = $2
   FOR NO KEY UPDATE${p.skipLocked ? " SKIP LOCKED" : ""}`,
     [p.tenantId, p.runId],

@@ -1,14 +1,21 @@
 import { ordinalOf, taskId as toTaskId } from "@runmesh/domain/ids";
 import { decideFailure, type FailureDecision, MESH_ERROR_TYPES } from "@runmesh/domain/retry";
 import { ATTEMPT_OUTCOMES, type AttemptOutcome, EVENT_TYPES, RUN_STATES } from "@runmesh/domain/states";
+import { admitTo } from "./admission.ts";
 import { insertAttempts, type NewAttempt } from "./attempts.ts";
+import { admitRuns } from "./begin-run.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
+import { runMove, taskMove } from "./event-moves.ts";
 import type { LeaseRow } from "./leases.ts";
+import { isLimited, isTaskLimited } from "./limits.ts";
 import { deleteLeases } from "./lock-leases.ts";
 import { insertEvents, insertRunEvents, type NewEvent } from "./outbox-write.ts";
+import { placeTasks } from "./place-tasks.ts";
 import { insertHeld, insertReady, insertScheduled, type PlacedTask } from "./places.ts";
+import { freeRunSlot } from "./run-slots.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
+import { freeSlots } from "./slots.ts";
 import { endTasks } from "./tasks.ts";
 import { unfold } from "./unfold.ts";
 
@@ -82,11 +89,17 @@ export async function settleRun(deps: SettleDeps, p: SettleRun): Promise<SettleO
     if (leases.length === 0) {
       return { kind: "settled", accepted: new Set(), wokenRoutes: new Set(), lost: [], isEnded: false };
     }
-    const settling = new Settling(tx, tenantId, run, loaded, deps.random);
+    const settling = new Settling(tx, tenantId, run, loaded, deps);
     const ended = new Map(p.ended.map((end) => [end.taskId, end]));
     for (const lease of leases) settling.end(lease, ended.get(lease.task_id)!);
     return settling.write(leases);
   });
+}
+
+interface Placed {
+  readonly routeIds: ReadonlySet<number>;
+  /** Keys that placed tasks wait for. */
+  readonly keys: readonly string[];
 }
 
 /** What one transaction gathers, then writes. */
@@ -96,6 +109,7 @@ class Settling {
   readonly #run: LockedRun;
   readonly #loaded: LoadedDefinition;
   readonly #random: () => number;
+  readonly #definitions: DefinitionCache;
   readonly #attempts: NewAttempt[] = [];
   readonly #events: NewEvent[] = [];
   readonly #ready: PlacedTask[] = [];
@@ -105,12 +119,13 @@ class Settling {
   #failure: { taskId: bigint; type: string; message: Buffer } | undefined;
   #sequence: number;
 
-  constructor(tx: Db, tenantId: number, run: LockedRun, loaded: LoadedDefinition, random: () => number) {
+  constructor(tx: Db, tenantId: number, run: LockedRun, loaded: LoadedDefinition, deps: SettleDeps) {
     this.#tx = tx;
     this.#tenantId = tenantId;
     this.#run = run;
     this.#loaded = loaded;
-    this.#random = random;
+    this.#random = deps.random;
+    this.#definitions = deps.definitions;
     this.#sequence = run.sequence;
   }
 
@@ -235,10 +250,12 @@ class Settling {
       taskId: toTaskId(runId, ordinal),
     }));
     if (this.#attempts.length > 0) await insertAttempts(tx, { tenantId, attempts: this.#attempts });
-    const woken = await this.#place([...this.#ready, ...graph.ready]);
+    const freed = await this.#freeSlots(graph.cancelled);
+    const placed = await this.#place(graph.ready);
     const isEnded = await this.#changeRun(graph.skipped.length, graph.cancelled.length);
     if (skipped.length > 0) await insertRunEvents(tx, { tenantId, runId, principal: "", events: skipped });
     await this.#writeEvents(skipped, isEnded);
+    const woken = await this.#admit(placed, freed, isEnded);
     return {
       kind: "settled",
       accepted: new Set(leases.map((lease) => lease.task_id)),
@@ -248,18 +265,43 @@ class Settling {
     };
   }
 
+  /** What ended or waits for its next attempt gives its slots back; what goes on at once keeps them (recovery). */
+  async #freeSlots(cancelled: readonly number[]): Promise<string[]> {
+    if (!isLimited(this.#loaded)) return [];
+    const ordinals = [...this.#succeeded, ...this.#dead, ...cancelled];
+    const back = this.#run.state === RUN_STATES.PAUSED ? [...this.#ready, ...this.#scheduled] : this.#scheduled;
+    const taskIds = [...ordinals.map((at) => toTaskId(this.#run.id, at)), ...back.map((task) => task.taskId)];
+    return freeSlots(this.#tx, { tenantId: this.#tenantId, taskIds });
+  }
+
   /** A paused run's tasks are held until it is resumed; due times go on. */
-  async #place(ready: readonly PlacedTask[]): Promise<Set<number>> {
+  async #place(unblocked: readonly PlacedTask[]): Promise<Placed> {
     const tx = this.#tx;
     const tenantId = this.#tenantId;
+    const flag = (task: PlacedTask, delayMs: number) => ({
+      ...task,
+      delayMs,
+      limited: isTaskLimited(this.#loaded, task.taskId),
+    });
+    const scheduled = this.#scheduled.map((task) => flag(task, task.delayMs));
     if (this.#run.state === RUN_STATES.PAUSED) {
-      const held = [...ready.map((task) => ({ ...task, delayMs: 0 })), ...this.#scheduled];
+      const held = [...[...this.#ready, ...unblocked].map((task) => flag(task, 0)), ...scheduled];
       if (held.length > 0) await insertHeld(tx, { tenantId, tasks: held, reason: 1 });
-      return new Set();
+      return { routeIds: new Set(), keys: [] };
     }
-    if (this.#scheduled.length > 0) await insertScheduled(tx, { tenantId, tasks: this.#scheduled });
-    if (ready.length > 0) await insertReady(tx, { tenantId, tasks: ready });
-    return new Set(ready.map((task) => task.routeId));
+    if (scheduled.length > 0) await insertScheduled(tx, { tenantId, tasks: scheduled });
+    if (this.#ready.length > 0) await insertReady(tx, { tenantId, tasks: this.#ready });
+    const placed = await placeTasks(tx, { tenantId, loaded: this.#loaded, tasks: unblocked });
+    return { ...placed, routeIds: new Set([...placed.routeIds, ...this.#ready.map((task) => task.routeId)]) };
+  }
+
+  /** The last locks of the transaction: keys of slots, then of runs that share a limit. */
+  async #admit(placed: Placed, freed: readonly string[], isEnded: boolean): Promise<ReadonlySet<number>> {
+    const tenantId = this.#tenantId;
+    const woken = await admitTo(this.#tx, { tenantId, placed, freed });
+    if (!isEnded || this.#loaded.definition.concurrency === undefined) return woken;
+    const keys = await freeRunSlot(this.#tx, { tenantId, runId: this.#run.id });
+    return new Set([...woken, ...(await admitRuns(this.#tx, this.#definitions, { tenantId, keys }))]);
   }
 
   async #changeRun(skipped: number, cancelled: number): Promise<boolean> {
@@ -317,20 +359,3 @@ const WORKER_LOST: LeaseError = {
   retryable: true,
   details: null,
 };
-
-const nothing = {
-  taskId: null,
-  attempt: null,
-  fence: null,
-  sessionId: null,
-  leasedAt: null,
-  startedAt: null,
-  outcome: null,
-  errorType: null,
-  retryAfterMs: null,
-};
-
-/** An event of the run itself. */
-export const runMove = (sequence: number, type: number): NewEvent => ({ ...nothing, sequence, type });
-
-const taskMove = (move: { sequence: number; type: number; taskId: bigint }): NewEvent => ({ ...nothing, ...move });

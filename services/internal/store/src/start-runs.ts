@@ -20,8 +20,10 @@ export interface NewRun {
   readonly traceparent: string | undefined;
   /** Of each task by ordinal: dependencies it waits for. */
   readonly pending: Int32Array;
-  /** Ordinals without dependencies. */
+  /** Ordinals that are ready at once. */
   readonly roots: readonly number[];
+  /** It is PENDING until the limit that it shares with other runs lets it begin. */
+  readonly waits: boolean;
   /** Of each task by ordinal. */
   readonly routeIds: Int32Array;
   readonly ranks: Int16Array;
@@ -80,6 +82,7 @@ export async function startRuns(
     int8Array(rootIds),
     int4Array(rootRoutes),
     int2Array(rootRanks),
+    runs.map((run) => run.waits),
   ]);
   return new Set(started === null ? [] : started.slice(1, -1).split(",").map(BigInt));
 }
@@ -99,11 +102,12 @@ const isFresh = (id: string) => `((SELECT ids FROM fresh))[width_bucket(${id}, (
 const START_RUNS = `
   WITH item AS MATERIALIZED (
     SELECT run_id, definition_id, workflow_id, task_count, digest, body_hash, input_at, input_size, labels, key,
-      CASE WHEN due_ms > 0 THEN to_timestamp(due_ms / 1000.0) END AS due_at, deadline_ms, max_parallel, traceparent
+      CASE WHEN due_ms > 0 THEN to_timestamp(due_ms / 1000.0) END AS due_at, deadline_ms, max_parallel, traceparent,
+      due_ms > 0 OR waits AS is_pending
     FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::int[], $7::uuid[], $8::uuid[], $10::int[], $11::int[],
-        $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::int[], $17::text[])
+        $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::int[], $17::text[], $23::boolean[])
       AS item (run_id, definition_id, workflow_id, task_count, digest, body_hash, input_at, input_size,
-        labels, key, due_ms, deadline_ms, max_parallel, traceparent)
+        labels, key, due_ms, deadline_ms, max_parallel, traceparent, waits)
   ), taken AS (
     INSERT INTO start_key (tenant_id, workflow_id, digest, run_id, body_hash)
     SELECT $1, workflow_id, digest, run_id, body_hash FROM item
@@ -114,9 +118,9 @@ const START_RUNS = `
   ), started AS (
     INSERT INTO run (tenant_id, id, definition_id, workflow_id, state, task_count, open_count, max_parallel, input,
       labels, idempotency_key, created_at, due_at, started_at, deadline_at, principal, traceparent)
-    SELECT $1, run_id, definition_id, workflow_id, CASE WHEN due_at IS NULL THEN 2 ELSE 1 END, task_count, task_count,
+    SELECT $1, run_id, definition_id, workflow_id, CASE WHEN is_pending THEN 1 ELSE 2 END, task_count, task_count,
       max_parallel, CASE WHEN input_size >= 0 THEN substring($9::bytea FROM input_at FOR input_size) END,
-      labels::jsonb, key, now(), due_at, CASE WHEN due_at IS NULL THEN now() END,
+      labels::jsonb, key, now(), due_at, CASE WHEN is_pending THEN NULL ELSE now() END,
       CASE WHEN deadline_ms > 0 THEN coalesce(due_at, now()) + deadline_ms * interval '1 ms' END, $2, traceparent
     FROM item
     WHERE ${isFresh("run_id")}

@@ -1,0 +1,60 @@
+import { resolveConcurrencyKey } from "@runmesh/domain/concurrency-key";
+import { ordinalOf, runIdOf } from "@runmesh/domain/ids";
+import { mayHoldReferences } from "@runmesh/domain/references";
+import type { Db } from "./db.ts";
+import type { LoadedDefinition } from "./definition-cache.ts";
+import { findInputs } from "./runs.ts";
+
+/** The limits that a task must pass before it is ready. */
+export interface TaskLimits {
+  /** `undefined` where it has no concurrency key. */
+  readonly key: string | undefined;
+  /** 0 for none. */
+  readonly slotLimit: number;
+  /** `max_parallel` of its run; 0 for none. */
+  readonly runLimit: number;
+}
+
+/** Whether ends and starts of this definition's tasks have to do with limits: the others never ask. */
+export const isLimited = ({ definition }: LoadedDefinition): boolean =>
+  definition.maxParallel > 0 ||
+  definition.concurrency !== undefined ||
+  definition.tasks.some((task) => task.concurrency !== undefined);
+
+/** Whether a task must pass a limit. */
+export const isTaskLimited = ({ definition }: LoadedDefinition, taskId: bigint): boolean =>
+  definition.maxParallel > 0 || definition.tasks[ordinalOf(taskId)]!.concurrency !== undefined;
+
+/**
+ * The limits of tasks of one run. A key that refers to what the input does not have shares the limit of all that lack
+ * it, under its own text: the task is run, and no limit is passed by.
+ */
+export async function readLimits(
+  db: Db,
+  tenantId: number,
+  loaded: LoadedDefinition,
+  taskIds: readonly bigint[],
+): Promise<TaskLimits[]> {
+  const concurrencies = taskIds.map((taskId) => loaded.definition.tasks[ordinalOf(taskId)]!.concurrency);
+  const needsInput = concurrencies.some((concurrency) => concurrency && mayHoldReferences(concurrency.key));
+  const input = needsInput ? await readInput(db, tenantId, runIdOf(taskIds[0]!)) : undefined;
+  return concurrencies.map((concurrency) => ({
+    key: concurrency && resolveKey(concurrency.key, input),
+    slotLimit: concurrency?.limit ?? 0,
+    runLimit: loaded.definition.maxParallel,
+  }));
+}
+
+export async function readInput(db: Db, tenantId: number, runId: bigint): Promise<string | undefined> {
+  const [row] = await findInputs(db, { tenantId, runIds: [runId] });
+  return row?.input.toString("utf8");
+}
+
+export function resolveKey(key: string, input: string | undefined): string {
+  const resolution = resolveConcurrencyKey(key, input);
+  return resolution.ok ? resolution.key : key;
+}
+
+/** Names under which slots are counted. */
+export const slotKey = (concurrencyKey: string): string => `k:${concurrencyKey}`;
+export const runSlotKey = (runId: bigint): string => `r:${runId}`;

@@ -1,0 +1,193 @@
+import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
+import type { Db } from "./db.ts";
+import type { TaskLimits } from "./limits.ts";
+import type { PlacedTask } from "./places.ts";
+
+const TASK_COLUMNS = "task_id, route_id, rank, attempt, failures, losses";
+
+/** Places tasks before their limits: they are held until they are admitted. */
+export const insertWaiting = (db: Db, p: { tenantId: number; tasks: readonly (PlacedTask & TaskLimits)[] }) =>
+  db.rows(
+    "insert_waiting",
+    `
+  INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited, concurrency_key, slot_limit, run_limit)
+  SELECT $1, ${TASK_COLUMNS}, CASE WHEN slot_limit > 0 THEN 2 ELSE 3 END, clock_timestamp(), true, concurrency_key,
+    slot_limit, run_limit
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::text[], $9::int[], $10::int[])
+    AS task (${TASK_COLUMNS}, concurrency_key, slot_limit, run_limit)`,
+    [
+      p.tenantId,
+      int8Array(p.tasks.map((task) => task.taskId)),
+      int4Array(p.tasks.map((task) => task.routeId)),
+      int2Array(p.tasks.map((task) => task.rank)),
+      int4Array(p.tasks.map((task) => task.attempt)),
+      int4Array(p.tasks.map((task) => task.failures)),
+      int4Array(p.tasks.map((task) => task.losses)),
+      p.tasks.map((task) => task.key ?? null),
+      int4Array(p.tasks.map((task) => task.slotLimit)),
+      int4Array(p.tasks.map((task) => task.runLimit)),
+    ],
+  );
+
+/** Frees the slots of tasks and answers their keys. */
+export const freeSlots = async (db: Db, p: { tenantId: number; taskIds: readonly bigint[] }): Promise<string[]> => {
+  const rows = await db.rows<{ key: string }>(
+    "free_slots",
+    `
+  DELETE FROM slot
+  WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[])
+  RETURNING key`,
+    [p.tenantId, int8Array(p.taskIds)],
+  );
+  return rows.map((row) => row.key);
+};
+
+/** Frees every slot of a run. */
+export const freeRunSlots = async (db: Db, p: { tenantId: number; runId: bigint }): Promise<string[]> => {
+  const rows = await db.rows<{ key: string }>(
+    "free_run_slots",
+    `
+  DELETE FROM slot
+  WHERE tenant_id = $1 AND task_id >= $2::bigint << 20 AND task_id < ($2::bigint + 1) << 20
+  RETURNING key`,
+    [p.tenantId, p.runId],
+  );
+  return rows.map((row) => row.key);
+};
+
+/** Frees the slots of a run's tasks that no lease holds: what a pause takes out of ready. */
+export const freeUnleasedSlots = async (db: Db, p: { tenantId: number; runId: bigint }): Promise<string[]> => {
+  const rows = await db.rows<{ key: string }>(
+    "free_unleased_slots",
+    `
+  DELETE FROM slot
+  WHERE tenant_id = $1 AND task_id >= $2::bigint << 20 AND task_id < ($2::bigint + 1) << 20
+    AND NOT EXISTS (SELECT FROM lease WHERE lease.tenant_id = $1 AND lease.task_id = slot.task_id)
+  RETURNING key`,
+    [p.tenantId, p.runId],
+  );
+  return rows.map((row) => row.key);
+};
+
+/**
+ * Locks keys until the end of the transaction, in the order of their hashes, so that whoever counts slots counts alone.
+ * `mayWait` false answers which could be had at once. It is the last lock of a transaction (lock order).
+ */
+export const lockKeys = async (
+  db: Db,
+  p: { tenantId: number; keys: readonly string[]; mayWait: boolean },
+): Promise<string[]> => {
+  const rows = await db.rows<{ key: string; locked: boolean }>(
+    p.mayWait ? "lock_keys" : "try_lock_keys",
+    p.mayWait
+      ? `
+  SELECT key, true AS locked, pg_advisory_xact_lock(hash)
+  FROM (
+    SELECT key, hashtextextended(key, $1) AS hash FROM unnest($2::text[]) AS key ORDER BY 2 OFFSET 0
+  ) AS named`
+      : `
+  SELECT key, pg_try_advisory_xact_lock(hashtextextended(key, $1)) AS locked FROM unnest($2::text[]) AS key`,
+    [p.tenantId, p.keys],
+  );
+  return rows.filter((row) => row.locked).map((row) => row.key);
+};
+
+export const countSlots = async (
+  db: Db,
+  p: { tenantId: number; keys: readonly string[] },
+): Promise<Map<string, number>> => {
+  const rows = await db.rows<{ key: string; count: number }>(
+    "count_slots",
+    `
+  SELECT wanted.key, (
+    SELECT count(*)::int FROM slot WHERE slot.tenant_id = $1 AND slot.key = wanted.key
+  ) AS count
+  FROM unnest($2::text[]) AS wanted (key)`,
+    [p.tenantId, p.keys],
+  );
+  return new Map(rows.map((row) => [row.key, row.count]));
+};
+
+export interface Candidate {
+  task_id: bigint;
+  concurrency_key: string | null;
+  slot_limit: number;
+  run_limit: number;
+}
+
+/** Held tasks that wait for a key, the best first; rows that a sweep or another admission holds are passed over. */
+export const listCandidates = (db: Db, p: { tenantId: number; key: string; limit: number }) =>
+  db.rows<Candidate>(
+    "list_candidates",
+    `
+  SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
+  WHERE tenant_id = $1 AND concurrency_key = $2 AND reason IN (2, 3)
+  ORDER BY rank, held_at
+  LIMIT $3
+  FOR UPDATE SKIP LOCKED`,
+    [p.tenantId, p.key, p.limit],
+  );
+
+export const listRunCandidates = (db: Db, p: { tenantId: number; runId: bigint; limit: number }) =>
+  db.rows<Candidate>(
+    "list_run_candidates",
+    `
+  SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
+  WHERE tenant_id = $1 AND task_id >= $2::bigint << 20 AND task_id < ($2::bigint + 1) << 20 AND reason IN (2, 3)
+  ORDER BY rank, held_at
+  LIMIT $3
+  FOR UPDATE SKIP LOCKED`,
+    [p.tenantId, p.runId, p.limit],
+  );
+
+/** Moves held tasks, which are locked, to ready with the slots they take. */
+export const admitTasks = (
+  db: Db,
+  p: { tenantId: number; taskIds: readonly bigint[]; slots: readonly { key: string; taskId: bigint }[] },
+) =>
+  db.rows<{ route_id: number }>(
+    "admit_tasks",
+    `
+  WITH taken AS (
+    INSERT INTO slot (tenant_id, key, task_id)
+    SELECT $1, key, task_id FROM unnest($3::text[], $4::bigint[]) AS slot (key, task_id)
+    ON CONFLICT DO NOTHING
+  ), admitted AS (
+    DELETE FROM held
+    WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[])
+    RETURNING ${TASK_COLUMNS}
+  )
+  INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
+  SELECT $1, ${TASK_COLUMNS}, clock_timestamp() FROM admitted
+  RETURNING route_id`,
+    [p.tenantId, int8Array(p.taskIds), p.slots.map((slot) => slot.key), int8Array(p.slots.map((slot) => slot.taskId))],
+  );
+
+/** Says for which limit a task waits that was looked at and not admitted. */
+export const setHeldReason = (db: Db, p: { tenantId: number; taskIds: readonly bigint[]; reason: number }) =>
+  db.rows(
+    "set_held_reason",
+    `
+  UPDATE held SET reason = $3
+  WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[]) AND reason <> $3`,
+    [p.tenantId, int8Array(p.taskIds), p.reason],
+  );
+
+/** Keys that tasks wait for though a slot may be free, of every tenant: what an admission had to pass over. */
+export const listWaitingKeys = (db: Db, p: { limit: number }) =>
+  db.rows<{ tenant_id: number; key: string }>(
+    "list_waiting_keys",
+    `
+  SELECT DISTINCT waiting.tenant_id, waiting.key
+  FROM (
+    SELECT tenant_id, 'k:' || concurrency_key AS key, slot_limit AS most FROM held
+    WHERE reason IN (2, 3) AND slot_limit > 0
+    UNION ALL
+    SELECT tenant_id, 'r:' || (task_id >> 20), run_limit FROM held WHERE reason IN (2, 3) AND run_limit > 0
+  ) AS waiting
+  WHERE waiting.most > (
+    SELECT count(*) FROM slot WHERE slot.tenant_id = waiting.tenant_id AND slot.key = waiting.key
+  )
+  LIMIT $1`,
+    [p.limit],
+  );

@@ -1,0 +1,71 @@
+import { runIdOf } from "@runmesh/domain/ids";
+import type { Log } from "@runmesh/platform/log";
+import { createLoop, type Loop } from "@runmesh/platform/loop";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import { admitTo } from "@runmesh/store/admission";
+import { admit } from "@runmesh/store/admit";
+import { admitRuns } from "@runmesh/store/begin-run";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache } from "@runmesh/store/definition-cache";
+import { placeTasks } from "@runmesh/store/place-tasks";
+import { listDueLimited, takeDueLimited } from "@runmesh/store/places";
+import { listWaitingRunKeys } from "@runmesh/store/run-slots";
+import { findRunDefinitions } from "@runmesh/store/runs";
+import { listWaitingKeys } from "@runmesh/store/slots";
+
+const BATCH = 200;
+
+/**
+ * Brings due tasks before their limits, and comes back to what an admission had to pass over because another held a
+ * lock. A slot that is freed is passed on in the transaction that frees it: this is the net below it.
+ */
+export function createAdmission(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
+  const { db, definitions, wakeups } = deps;
+
+  async function placeDue(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<ReadonlySet<number>> {
+    const [run] = await findRunDefinitions(db, { tenantId, runIds: [runId] });
+    if (run === undefined) return new Set();
+    const loaded = await definitions.get(tenantId, run.definition_id);
+    return db.transaction(async (tx) => {
+      const rows = await takeDueLimited(tx, { tenantId, taskIds });
+      const tasks = rows.map((row) => ({
+        taskId: row.task_id,
+        routeId: row.route_id,
+        rank: row.rank,
+        attempt: row.attempt,
+        failures: row.failures,
+        losses: row.losses,
+      }));
+      return admitTo(tx, { tenantId, placed: await placeTasks(tx, { tenantId, loaded, tasks }) });
+    });
+  }
+
+  function wake(routes: ReadonlySet<number>): void {
+    for (const route of routes) wakeups.notify(`ready:${route}`);
+  }
+
+  return createLoop({
+    name: "admission",
+    intervalMs: 200,
+    log: deps.log,
+    async runOnce(signal) {
+      const due = await listDueLimited(db, { limit: BATCH });
+      const runs = Map.groupBy(due, (task) => `${task.tenant_id}/${runIdOf(task.task_id)}`);
+      for (const tasks of runs.values()) {
+        if (signal.aborted) return { again: false };
+        const taskIds = tasks.map((task) => task.task_id);
+        wake(await placeDue(tasks[0]!.tenant_id, runIdOf(taskIds[0]!), taskIds));
+      }
+      for (const { tenant_id: tenantId, key } of await listWaitingKeys(db, { limit: BATCH })) {
+        if (signal.aborted) return { again: false };
+        wake(await db.transaction((tx) => admit(tx, { tenantId, keys: [key] })));
+      }
+      for (const { tenant_id: tenantId, key } of await listWaitingRunKeys(db, { limit: BATCH })) {
+        if (signal.aborted) return { again: false };
+        wake(await db.transaction((tx) => admitRuns(tx, definitions, { tenantId, keys: [key] })));
+        wakeups.notify("outbox");
+      }
+      return { again: due.length === BATCH };
+    },
+  });
+}
