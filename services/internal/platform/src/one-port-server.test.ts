@@ -285,6 +285,30 @@ test.each(["1.1", "2"] as const)(
   },
 );
 
+test("a call that arrives while the server drains still finds its address", async () => {
+  const ports: number[] = [];
+  const draining: Server = create({
+    guard() {
+      ports.push(draining.address().port);
+      return undefined;
+    },
+  });
+  await draining.start();
+  const { port } = draining.address();
+  const socket = net.connect(port, "127.0.0.1").setEncoding("latin1");
+  socket.write("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\nGET /b HTTP/1.1\r\n");
+  await once(socket, "data");
+
+  const stopped = draining.stop();
+  await new Promise(setImmediate);
+  socket.write("Host: localhost\r\n\r\n");
+  await once(socket, "data");
+  socket.destroy();
+  await stopped;
+
+  expect(ports).toEqual([port, port]);
+});
+
 test("a call that does not end is cut off after the drain timeout", async () => {
   const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
   const stuck = create({

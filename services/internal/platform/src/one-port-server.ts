@@ -78,9 +78,9 @@ export function createServer(options: ServerOptions): Server {
       }),
     stop: () =>
       inOrder(async () => {
-        const stopping = running;
+        // Its address is asked for until the last call has ended: a guard compares the Host with it.
+        await running?.drain(drainTimeoutMs);
         running = undefined;
-        await stopping?.drain(drainTimeoutMs);
       }),
     address() {
       if (running === undefined) throw new Error("the server is not started");
