@@ -26,7 +26,7 @@ export default defineConfig({
         ssr: { resolve: { conditions } },
         test: {
           name: "unit",
-          include: ["{services,sdk,scripts}/**/*.test.ts", "tests/*.test.ts", "tests/bench/**/*.test.ts"],
+          include: ["{services,sdk,scripts,examples}/**/*.test.ts", "tests/*.test.ts", "tests/bench/**/*.test.ts"],
           exclude: ["**/node_modules/**", "**/dist/**", "tests/bench/peers/**"],
           testTimeout: 10_000,
         },
