@@ -1,5 +1,5 @@
-import type { Interceptor } from "@connectrpc/connect";
-import { type Principal, principalKey } from "@runmesh/platform/principal";
+import type { Principal } from "@runmesh/platform/principal";
+import type { Authenticator } from "./authenticator.ts";
 
 const LOCAL_ADMIN: Principal = {
   tenantId: 1,
@@ -9,10 +9,11 @@ const LOCAL_ADMIN: Principal = {
 };
 
 /**
- * Makes every caller the admin of the default tenant. Only behind the loopback guard, which keeps web pages and other
- * machines away.
+ * Makes every caller without a credential the admin of the default tenant. Only behind the loopback guard, which keeps
+ * web pages and other machines away.
  */
-export const signInLocalAdmin: Interceptor = (next) => (request) => {
-  request.contextValues.set(principalKey, LOCAL_ADMIN);
-  return next(request);
+export const localAdmin: Authenticator = {
+  async authenticate(header) {
+    return header.has("authorization") ? undefined : { principal: LOCAL_ADMIN };
+  },
 };

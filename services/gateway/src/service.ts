@@ -8,13 +8,22 @@ import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service
 import { authorize } from "@runmesh/platform/authorization";
 import { createHealthState, healthRoutes } from "@runmesh/platform/health";
 import type { Log } from "@runmesh/platform/log";
-import { createLoopbackGuard } from "@runmesh/platform/loopback-guard";
+import { assertSafeListen, createLoopbackGuard } from "@runmesh/platform/loopback-guard";
 import { createServer, type Server } from "@runmesh/platform/one-port-server";
 import { reflectionRoutes } from "@runmesh/platform/reflection";
 import { errorInterceptor } from "@runmesh/platform/rpc-errors";
+import { MemoryTokenBuckets } from "@runmesh/platform/token-buckets";
+import type { Db } from "@runmesh/store/db";
+import { auditRefusals } from "./audit-refusals.ts";
+import { authenticate } from "./authenticate.ts";
 import { forward } from "./forward.ts";
-import { signInLocalAdmin } from "./local-admin.ts";
-import { tenantService } from "./tenant-service.ts";
+import { KeyAuthenticator } from "./key-authenticator.ts";
+import { Keys } from "./keys.ts";
+import { limitRequests } from "./limit-requests.ts";
+import { localAdmin } from "./local-admin.ts";
+import { openMeshSecret } from "./mesh-secret.ts";
+import { Quotas, type Rates } from "./quotas.ts";
+import { createTenantService } from "./tenant-service.ts";
 
 /** What the public API offers; reflection lists the same. */
 export const PUBLIC_API = [
@@ -26,29 +35,55 @@ export const PUBLIC_API = [
   TenantService,
 ] as const;
 
+export type Authentication = "local" | "keys";
+
+/** What a tenant without a quota of its own may ask for. Who is local needs no protection from itself. */
+const DEFAULT_RATES: Record<Authentication, Rates> = {
+  local: { requestsPerSecond: undefined, startsPerSecond: undefined },
+  keys: { requestsPerSecond: 5_000, startsPerSecond: 10_000 },
+};
+
 export interface GatewayOptions {
   readonly host: string;
   readonly port: number;
   readonly log: Log;
+  readonly db: Db;
+  /** `local`: callers without a key are the local admin, on loopback only. `keys`: every caller needs a key. */
+  readonly authentication: Authentication;
+  /** The mesh's secret, under which keys are hashed. Left out, the database keeps one. */
+  readonly keySecret?: string | undefined;
   readonly scheduler: Transport;
   /** Mounts the workers' calls directly, or forwards them. */
   readonly leases: (router: ConnectRouter) => void;
 }
 
-/** The public API on one port. Until keys are there it serves the local admin only, on loopback. */
-export function createGateway({ host, port, log, scheduler, leases }: GatewayOptions): Server {
+/** The public API on one port. Throws FORBIDDEN where others than this machine could reach the local admin. */
+export function createGateway(options: GatewayOptions): Server {
+  const { host, port, log, db, authentication, scheduler, leases } = options;
+  assertSafeListen(host, authentication === "keys");
   const health = createHealthState();
+  const secret = openMeshSecret(db, options.keySecret);
+  const apiKeys = new KeyAuthenticator({ db, secret, log });
+  // The authenticator of an identity provider's tokens goes between the two.
+  const authenticators = authentication === "keys" ? [apiKeys] : [apiKeys, localAdmin];
+  const quotas = new Quotas(db, DEFAULT_RATES[authentication]);
+  const tenants = createTenantService({ db, keys: new Keys(db, secret), onMoved: (id) => apiKeys.forget(id) });
   const server = createServer({
     host,
     port,
     log,
-    guard: createLoopbackGuard(() => server.address().port),
-    interceptors: [errorInterceptor({ log }), signInLocalAdmin, authorize()],
+    ...(authentication === "local" && { guard: createLoopbackGuard(() => server.address().port) }),
+    interceptors: [
+      errorInterceptor({ log }),
+      authenticate(authenticators),
+      limitRequests({ quotas, buckets: new MemoryTokenBuckets() }),
+      auditRefusals({ db, log }),
+      authorize(),
+    ],
     routes(router) {
-      for (const service of [WorkflowService, RunService, TaskService]) forward(router, service, scheduler);
+      for (const service of [WorkflowService, RunService, TaskService, ScheduleService]) forward(router, service, scheduler);
       leases(router);
-      router.service(ScheduleService, {});
-      router.service(TenantService, tenantService);
+      router.service(TenantService, tenants);
       healthRoutes(health)(router);
       reflectionRoutes(PUBLIC_API)(router);
     },

@@ -2,6 +2,8 @@ import { openDb } from "@runmesh/store/db";
 import { migrate as applyMigrations, ensureDatabase } from "@runmesh/store/migrate";
 import { type Finding, inspect } from "./doctor.ts";
 
+export { bootstrapKey, hasAdminKey } from "./bootstrap-key.ts";
+
 /** Brings a database to this version's schema. Safe to race; answers what it applied. */
 export async function migrate({ databaseUrl }: { databaseUrl: string }): Promise<{ applied: string[] }> {
   await ensureDatabase(databaseUrl);

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { EmbeddedBus } from "@runmesh/bus/embedded-bus";
-import { createGateway } from "@runmesh/gateway/service";
+import { type Authentication, createGateway } from "@runmesh/gateway/service";
 import { createLeaseManager } from "@runmesh/lease-manager/service";
 import { createRelay } from "@runmesh/outbox-relay/relay";
+import { assertProductionSecret } from "@runmesh/platform/api-key";
 import { createInProcessTransport } from "@runmesh/platform/in-process";
 import { createLog, type LogLevel, silentLog } from "@runmesh/platform/log";
 import { assertSafeListen } from "@runmesh/platform/loopback-guard";
@@ -16,8 +17,12 @@ import { type Finding, inspect } from "./doctor.ts";
 import { openPools } from "./pools.ts";
 
 export interface StandaloneOptions {
-  /** Loopback only, as long as there is no authentication. Default 127.0.0.1. */
+  /** Loopback only, unless every caller needs a key. Default 127.0.0.1. */
   readonly host?: string;
+  /** `local`: callers without a key are the local admin. `keys`: every caller needs a key. Default local. */
+  readonly authentication?: Authentication;
+  /** Under which API keys are hashed: 32 bytes or more, and none of development. By default the database keeps one. */
+  readonly keySecret?: string;
   /** Default 7400; 0 takes a free one. */
   readonly port?: number;
   /** Folder of the embedded PostgreSQL. Excludes `databaseUrl`. Default `.runmesh`. */
@@ -45,7 +50,9 @@ export interface Standalone {
 /** Starts the mesh in this process: every service, wired without a network, on the embedded defaults or given parts. */
 export async function startStandalone(options: StandaloneOptions = {}): Promise<Standalone> {
   const host = options.host ?? "127.0.0.1";
-  assertSafeListen(host, false);
+  const authentication = options.authentication ?? "local";
+  assertSafeListen(host, authentication === "keys");
+  if (options.keySecret !== undefined) assertProductionSecret(options.keySecret, "the key secret");
   const log =
     options.logLevel === "silent" ? silentLog : createLog({ level: options.logLevel ?? "info", name: "runmesh" });
   const database = await openDatabase(options, log);
@@ -62,6 +69,9 @@ export async function startStandalone(options: StandaloneOptions = {}): Promise<
       host,
       port: options.port ?? 7400,
       log,
+      db: pools.db,
+      authentication,
+      keySecret: options.keySecret,
       scheduler: createInProcessTransport(scheduler.routes, { interceptors: [errorInterceptor({ log })] }),
       leases: leaseManager.routes,
     });

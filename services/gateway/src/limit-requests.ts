@@ -1,0 +1,55 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import type { Interceptor } from "@connectrpc/connect";
+import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
+import { RunService, type StartRunsRequest } from "@runmesh/contracts/run/v1/run_service_pb";
+import { MeshError } from "@runmesh/domain/errors";
+import { principalKey } from "@runmesh/platform/principal";
+import type { TokenBuckets } from "@runmesh/platform/token-buckets";
+import type { Quotas } from "./quotas.ts";
+
+/** What workers report of work in hand. Refusing it would lose leases and repeat the work, which costs more. */
+export const UNLIMITED: ReadonlySet<DescMethod> = new Set([
+  LeaseService.method.renewLeases,
+  LeaseService.method.completeTasks,
+  LeaseService.method.failTasks,
+  LeaseService.method.releaseTasks,
+  LeaseService.method.exchange,
+]);
+
+/** A burst holds so many seconds' worth. */
+const BURST_SECONDS = 2;
+
+/**
+ * Server interceptor, after authentication: OVERLOADED with the time to wait beyond a principal's requests, or the
+ * tenant's starts, per second. Buckets are named by the credential alone, never by what a caller says of itself.
+ */
+export function limitRequests({
+  quotas,
+  buckets,
+}: {
+  readonly quotas: Quotas;
+  readonly buckets: TokenBuckets;
+}): Interceptor {
+  async function take(bucket: string, count: number, perSecond: number | undefined, what: string): Promise<void> {
+    if (perSecond === undefined) return;
+    const retryAfterMs = await buckets.take({ bucket, count, perSecond, burst: perSecond * BURST_SECONDS });
+    if (retryAfterMs > 0)
+      throw new MeshError("OVERLOADED", `more than ${perSecond} ${what} a second`, { retryAfterMs });
+  }
+
+  return (next) => async (request) => {
+    const principal = request.contextValues.get(principalKey);
+    if (principal === undefined || UNLIMITED.has(request.method)) return next(request);
+    const { tenantId, name } = principal;
+    const rates = quotas.find(tenantId) ?? (await quotas.get(tenantId));
+    await take(`requests:${tenantId}:${name}`, 1, rates.requestsPerSecond, "requests of this credential");
+    const starts = countStarts(request.method, request.message);
+    if (starts > 0) await take(`starts:${tenantId}`, starts, rates.startsPerSecond, "starts of this tenant");
+    return next(request);
+  };
+}
+
+function countStarts(method: DescMethod, message: unknown): number {
+  if (method === RunService.method.startRun) return 1;
+  return method === RunService.method.startRuns ? (message as StartRunsRequest).runs.length : 0;
+}
