@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { createWorker, type RunMeshWorker } from "@runmesh/worker";
 import { step } from "./workloads.ts";
 
@@ -6,6 +7,8 @@ export interface WorkerLoad {
   readonly slots: number;
   /** Undefined leaves it to the worker. */
   readonly prefetch?: number;
+  /** How long a handler takes; for ever where it is negative. Default 0. */
+  readonly handlerMs?: number;
 }
 
 /** A worker whose handlers do nothing but count. */
@@ -16,7 +19,7 @@ export interface BenchWorker {
   stop(): Promise<void>;
 }
 
-export async function startBenchWorker({ url, slots, prefetch }: WorkerLoad): Promise<BenchWorker> {
+export async function startBenchWorker({ url, slots, prefetch, handlerMs = 0 }: WorkerLoad): Promise<BenchWorker> {
   let handled = 0;
   let target = Number.POSITIVE_INFINITY;
   let reached = () => {};
@@ -26,8 +29,12 @@ export async function startBenchWorker({ url, slots, prefetch }: WorkerLoad): Pr
     ...(prefetch !== undefined && { prefetch }),
     handlers: [
       step.handle((input) => {
-        if (++handled >= target) reached();
-        return input;
+        const end = () => {
+          if (++handled >= target) reached();
+          return input;
+        };
+        if (handlerMs === 0) return end();
+        return handlerMs < 0 ? new Promise<never>(() => {}) : delay(handlerMs).then(end);
       }),
     ],
   });

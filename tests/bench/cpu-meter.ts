@@ -24,6 +24,12 @@ export function readCpu(sources: Readonly<Record<string, CpuSource>>): CpuReadin
   );
 }
 
+/** Most memory a process ever had resident, in bytes. Only on Linux. */
+export function readPeakMemory(pid: number): number {
+  const line = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
+  return Number(line?.[1] ?? 0) * 1024;
+}
+
 /** What each role used between two readings, per task. */
 export function cpuPerTask(before: CpuReading, after: CpuReading, tasks: number): Record<string, number> {
   return Object.fromEntries(

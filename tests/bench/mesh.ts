@@ -1,6 +1,7 @@
 import { type DrainFigures, type DrainRun, runDrain, summarizeDrain } from "./scenarios/drain.ts";
+import { runDrainByStatement, type StatementFigures } from "./scenarios/drain-statements.ts";
 import { median, percentile, rounded } from "./statistics.ts";
-import { openMesh, openWholeMesh } from "./subjects/mesh-subject.ts";
+import { type MeshSubject, openMesh, openWholeMesh } from "./subjects/mesh-subject.ts";
 import { installPeers, openDbos, openGraphile, openPlainSql } from "./subjects/peer-subjects.ts";
 import type { DrainLoad, Subject } from "./subjects/subject.ts";
 import { CHAIN_STEPS } from "./workloads.ts";
@@ -14,11 +15,15 @@ export interface MeshOptions {
   readonly count: number;
   /** The mesh alone, to see one's own change. */
   readonly alone: boolean;
+  /** Adds a repetition in which PostgreSQL notes the CPU of each statement. */
+  readonly statements: boolean;
   readonly say: (line: string) => void;
 }
 
 export interface MeshReport {
   drain?: Record<string, DrainFigures>;
+  /** Of the mesh, at 600 leases: submit, drain and relay together. */
+  statements?: StatementFigures[];
   chains?: Record<string, { stepsPerSecond: number }>;
   fanOut?: Record<string, { ms: number; firstMs: number }>;
   latency?: Record<string, { p50Ms: number; p90Ms: number; p99Ms: number }>;
@@ -40,7 +45,8 @@ export async function measureMesh(options: MeshOptions): Promise<MeshReport> {
   const report: MeshReport = {};
   const subjects: Subject[] = [];
   try {
-    subjects.push(await openMesh());
+    const mesh = await openMesh();
+    subjects.push(mesh);
     if (options.scenarios.some((scenario) => scenario === "latency" || scenario === "fan-out")) {
       subjects.push(await openWholeMesh(SLOTS));
     }
@@ -49,7 +55,10 @@ export async function measureMesh(options: MeshOptions): Promise<MeshReport> {
     }
     for (const scenario of options.scenarios) {
       options.say(`${scenario} …`);
-      if (scenario === "drain") report.drain = await measureDrain(subjects, options);
+      if (scenario === "drain") {
+        report.drain = await measureDrain(subjects, options);
+        if (options.statements) report.statements = await measureStatements(mesh, options.count);
+      }
       if (scenario === "chains") report.chains = await measureChains(subjects, options);
       if (scenario === "fan-out") report.fanOut = await measureFanOut(subjects, options);
       if (scenario === "latency") report.latency = await measureLatency(subjects, options);
@@ -84,6 +93,11 @@ async function measureDrain(subjects: readonly Subject[], { count, repetitions, 
     }
   }
   return Object.fromEntries([...runs].map(([name, all]) => [name, summarizeDrain(all, count)]));
+}
+
+function measureStatements(mesh: MeshSubject, count: number): Promise<StatementFigures[]> {
+  const prefetch = PREFETCHED["600 leases"];
+  return runDrainByStatement(mesh, { count, batch: BATCH, inFlight: IN_FLIGHT, slots: SLOTS, prefetch });
 }
 
 async function measureChains(subjects: readonly Subject[], { repetitions, say }: MeshOptions) {

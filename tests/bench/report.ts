@@ -2,6 +2,7 @@ import { cpus, loadavg } from "node:os";
 import type { MeshReport } from "./mesh.ts";
 import type { DrainFigures } from "./scenarios/drain.ts";
 import { rounded } from "./statistics.ts";
+import { section } from "./table.ts";
 
 /** Where a figure comes from: others can be compared with only by the ratios. */
 export interface Circumstances {
@@ -70,6 +71,11 @@ export function describeMesh(report: MeshReport): string[] {
     ),
     ...(report.drain === undefined ? [] : describeDrain(report.drain)),
     ...section(
+      "PostgreSQL's CPU by statement of the mesh, 600 leases",
+      ["statement", "µs/task", "calls", "µs/call"],
+      (report.statements ?? []).map((of) => [of.name, of.microsPerTask, of.calls, of.microsPerCall].map(String)),
+    ),
+    ...section(
       "3-step chains, 100 in flight",
       ["system", "steps/s"],
       rows(report.chains, (of) => [of.stepsPerSecond]),
@@ -114,15 +120,3 @@ function describeDrain(drain: Record<string, DrainFigures>): string[] {
 
 const rows = <T>(all: Record<string, T> | undefined, read: (of: T) => (string | number)[]): string[][] =>
   Object.entries(all ?? {}).map(([name, of]) => [name, ...read(of).map(String)]);
-
-/** A titled table; nothing where there are no rows. */
-export function section(title: string, heads: readonly string[], body: readonly (readonly string[])[]): string[] {
-  if (body.length === 0) return [];
-  const widths = heads.map((head, column) => Math.max(head.length, ...body.map((row) => row[column]?.length ?? 0)));
-  const line = (row: readonly string[]) =>
-    `  ${row
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join("  ")
-      .trimEnd()}`;
-  return ["", title, line(heads), line(widths.map((width) => "-".repeat(width))), ...body.map(line)];
-}

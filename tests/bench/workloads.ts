@@ -14,7 +14,7 @@ export interface ChainLoad {
   readonly inFlight: number;
 }
 
-const item = z.object({ n: z.number() });
+export const item = z.object({ n: z.number() });
 
 /** One small object in, one out, checked on both sides: what a task costs is the mesh's part alone. */
 export const step = defineTask({ name: "bench.step", input: item, output: item });

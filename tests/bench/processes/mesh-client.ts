@@ -1,5 +1,6 @@
 /** The client of the mesh, as a process of its own. */
 import { connect, type Mesh } from "@runmesh/client";
+import { type Backlog, fill, startTasks } from "../backlog.ts";
 import { serveCalls } from "../serve-calls.ts";
 import * as workloads from "../workloads.ts";
 
@@ -15,5 +16,7 @@ serveCalls({
   chains: (load: workloads.ChainLoad) => workloads.runChains(mesh, load),
   fanOut: (width: number) => workloads.runFanOut(mesh, width),
   latency: (count: number) => workloads.measureLatency(mesh, count),
+  fill: (backlog: Backlog) => fill(mesh, backlog),
+  startTasks: (count: number) => startTasks(mesh, count),
   stop: () => mesh.close(),
 });

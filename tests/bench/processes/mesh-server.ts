@@ -1,7 +1,9 @@
 /** The server of the mesh, as a process of its own. */
 import { type Standalone, startStandalone } from "@runmesh/standalone/standalone";
 import { serveCalls } from "../serve-calls.ts";
+import { meterStatements } from "../statement-meter.ts";
 
+const statements = meterStatements();
 let mesh: Standalone;
 
 serveCalls({
@@ -11,6 +13,7 @@ serveCalls({
   },
   relayed: () => mesh.relayed(),
   doctor: () => mesh.doctor(),
-  memory: () => process.memoryUsage().rss,
+  /** Since the last time it was asked. */
+  statements,
   stop: () => mesh.stop(),
 });

@@ -6,6 +6,7 @@ export interface MeshSubject extends Subject {
   readonly server: Child;
   readonly worker: Child;
   readonly client: Child;
+  readonly url: string;
 }
 
 /** RunMesh as it is deployed: server, worker and client are processes of their own. */
@@ -24,6 +25,7 @@ export async function openMesh(nodeFlags: readonly string[] = []): Promise<MeshS
     server,
     worker,
     client,
+    url,
     processes: {
       postgres: { postmaster: cluster.postmaster },
       server: { pid: server.pid },
