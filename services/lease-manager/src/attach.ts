@@ -4,9 +4,11 @@ import type { AttachRequest, AttachResponseSchema } from "@runmesh/contracts/lea
 import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { invalidField } from "@runmesh/domain/errors";
 import { exceedsUtf8, findCapabilityFault, findNameFault, findTextFault } from "@runmesh/domain/names";
-import { type Wakeups, waitForWakeup } from "@runmesh/platform/wakeup";
+import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { listSessionLeases } from "@runmesh/store/leases";
+import { touchSession } from "@runmesh/store/sessions";
+import { Hint } from "./hint.ts";
 import type { LinkWatch } from "./link-watch.ts";
 import type { Announcement, Session, Sessions } from "./sessions.ts";
 
@@ -49,21 +51,22 @@ export async function* attach(
 async function* serve(deps: AttachDeps, session: Session, signal: AbortSignal): AsyncGenerator<Message> {
   yield { message: { case: "attached", value: writeAttached(session) } };
   const over = AbortSignal.any([signal, deps.draining]);
+  const losses = new Hint(deps.wakeups, `lost:${session.id}`);
   let beatAt = performance.now() + BEAT_MS;
-  while (!over.aborted) {
-    const woken = await waitForWakeup(
-      deps.wakeups,
-      [`lost:${session.id}`],
-      Math.max(1, beatAt - performance.now()),
-      over,
-    );
-    if (woken === "woken") {
-      const lost = await findLost(deps.db, session);
-      if (lost.length > 0) yield { message: { case: "lost", value: { leases: lost } } };
-    } else if (woken === "timeout") {
-      beatAt = performance.now() + BEAT_MS;
-      yield { message: { case: "beat", value: { time: timestampNow() } } };
+  try {
+    while (!over.aborted) {
+      if (await losses.wait(Math.max(1, beatAt - performance.now()), over)) {
+        const lost = await findLost(deps.db, session);
+        if (lost.length > 0) yield { message: { case: "lost", value: { leases: lost } } };
+      } else if (!over.aborted) {
+        beatAt = performance.now() + BEAT_MS;
+        // An open stream is a sign of life, also of a worker that holds nothing and so renews nothing.
+        await touchSession(deps.db, { tenantId: session.tenantId, sessionId: session.id });
+        yield { message: { case: "beat", value: { time: timestampNow() } } };
+      }
     }
+  } finally {
+    losses.close();
   }
   if (!signal.aborted) yield { message: { case: "draining", value: {} } };
 }

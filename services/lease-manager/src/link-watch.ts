@@ -4,9 +4,10 @@ import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { listEndableLeases, lockEpochLeases } from "@runmesh/store/session-end";
+import { closeSession } from "@runmesh/store/sessions";
 import { settleRun } from "@runmesh/store/settle-run";
 import { hintSettled } from "./reports.ts";
-import type { Session } from "./sessions.ts";
+import type { Session, Sessions } from "./sessions.ts";
 
 /**
  * Ends the leases of a killed process early. Invariants:
@@ -21,6 +22,7 @@ import type { Session } from "./sessions.ts";
 export interface LinkWatchOptions {
   readonly db: Db;
   readonly definitions: DefinitionCache;
+  readonly sessions: Sessions;
   readonly wakeups: Wakeups;
   readonly log: Log;
   /** Default 3 s. */
@@ -77,11 +79,10 @@ export class LinkWatch {
     const { tenantId, id: sessionId, epoch } = session;
     try {
       const leases = await listEndableLeases(db, { tenantId, sessionId, epoch });
-      if (leases.length === 0) return;
-      log.info(
-        { sessionId: String(sessionId), leases: leases.length },
-        "a worker's process is gone: ending its leases",
-      );
+      if (leases.length > 0) {
+        const about = { sessionId: String(sessionId), leases: leases.length };
+        log.info(about, "a worker's process is gone: ending its leases");
+      }
       const runs = Map.groupBy(leases, (lease) => runIdOf(lease.task_id));
       for (const [runId, held] of runs) {
         const ended = held.map((lease) => ({ taskId: lease.task_id, fence: lease.fence, outcome: "LOST" as const }));
@@ -91,6 +92,8 @@ export class LinkWatch {
         );
         if (outcome.kind === "settled") hintSettled(wakeups, runId, outcome);
       }
+      const closed = await closeSession(db, { tenantId, sessionId, epoch });
+      if (closed !== undefined) this.#options.sessions.forget(sessionId);
     } catch (error) {
       // The reaper ends the leases at their expiry.
       log.warn({ error, sessionId: String(sessionId) }, "leases of a worker that is gone could not be ended early");

@@ -34,7 +34,7 @@ export function createLeaseManager({ hot, renewal, db, wakeups, log }: LeaseMana
   const routes = new RouteTable(db, wakeups);
   const waiters = new Waiters(wakeups);
   const reports = new Reports({ hot, db, definitions, wakeups, log });
-  const links = new LinkWatch({ db, definitions, wakeups, log });
+  const links = new LinkWatch({ db, definitions, sessions, wakeups, log });
   const reaper = composeServices("lease-manager", [createReaper({ db, definitions, sessions, wakeups, log })]);
   let draining = new AbortController();
   const deps = {

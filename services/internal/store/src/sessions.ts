@@ -80,6 +80,18 @@ export const touchSession = (db: Db, p: { tenantId: number; sessionId: bigint })
     [p.tenantId, p.sessionId],
   );
 
+/** Closes a session that nobody attached again and that holds nothing more. */
+export const closeSession = (db: Db, p: { tenantId: number; sessionId: bigint; epoch: number }) =>
+  db.find<{ id: bigint }>(
+    "close_session",
+    `
+  UPDATE session SET closed_at = clock_timestamp()
+  WHERE tenant_id = $1 AND id = $2 AND epoch = $3 AND closed_at IS NULL
+    AND NOT EXISTS (SELECT FROM lease WHERE lease.session_id = $2 AND lease.tenant_id = $1)
+  RETURNING id`,
+    [p.tenantId, p.sessionId, p.epoch],
+  );
+
 /**
  * Closes sessions that were not seen for so long that none of their leases can live, of every tenant.
  * Their rows stay: history names their workers.
