@@ -49,7 +49,7 @@ export async function renew(
   await touchSession(renewal, key);
   await releaseUnnamed({ renewal, hot, wakeups }, session, leases, acquiring);
   const lost = leases.filter((lease) => !alive.has(lease.taskId));
-  for (const lease of lost) session.held.delete(lease.taskId);
+  for (const lease of lost) session.drop(lease);
   return { lost, expiresAt: extended[0]?.expires_at };
 }
 

@@ -178,14 +178,16 @@ export class Reports {
     return Promise.all(
       items.map(async (item, i): Promise<ItemOutcome> => {
         const row = found.get(`${item.taskId}/${item.fence}`);
-        if (accepted[i] || row?.succeeded) return "accepted";
+        const isCompletion = "output" in item;
+        if (accepted[i] || (isCompletion && row?.succeeded)) return "accepted";
         const isHeld = row?.lease_fence === item.fence;
-        if (isHeld && row?.run_state === 3 && "output" in item) {
+        if (isHeld && row?.run_state === 3 && isCompletion) {
           const end = { ...item, outcome: "SUCCEEDED" as const };
           if ((await this.#settle(session, [end])).has(item.taskId)) return "accepted";
         }
-        session.held.delete(item.taskId);
-        const ended = row?.run_state !== 2 && row?.run_state !== 3;
+        session.drop(item);
+        const state = row?.run_state ?? undefined;
+        const ended = state !== undefined && state !== 2 && state !== 3;
         if (isHeld) return new MeshError("LEASE_EXPIRED", `the lease ${item.fence} of task ${item.taskId} ran out`);
         if (ended) return new MeshError("RUN_NOT_ACTIVE", `the run of task ${item.taskId} has ended`);
         return new MeshError("FENCE_STALE", `fence ${item.fence} of task ${item.taskId} is not current`);

@@ -54,6 +54,11 @@ export class Session {
     return repeats;
   }
 
+  /** Forgets a lease that is no more; a newer one of the same task stays. */
+  drop({ taskId, fence }: { readonly taskId: bigint; readonly fence: bigint }): void {
+    if (this.held.get(taskId)?.fence === fence) this.held.delete(taskId);
+  }
+
   async routeIds(table: RouteTable): Promise<readonly number[]> {
     const routes = await table.list(this.tenantId);
     if (routes.length > this.#routesSeen) {

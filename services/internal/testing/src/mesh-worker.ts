@@ -34,12 +34,15 @@ export interface MeshWorker {
   fail(lease: LeaseKey, error?: MessageInitShape<typeof FailedTaskSchema>["error"], rest?: object): Promise<string>;
   release(lease: LeaseKey): Promise<string>;
   /** Answers the task ids that were lost. */
-  renew(leases: readonly MessageInitShape<typeof HeldLeaseSchema>[], acquiring?: boolean): Promise<bigint[]>;
+  renew(
+    leases: readonly (LeaseKey | MessageInitShape<typeof HeldLeaseSchema>)[],
+    acquiring?: boolean,
+  ): Promise<bigint[]>;
   /** Says that the handlers run, and keeps holding the leases. */
   begin(...leases: readonly LeaseKey[]): Promise<void>;
   /** Takes tasks and completes them until none is ready. Answers their keys in that order. */
   drain(output?: (task: LeasedTask) => string | undefined): Promise<string[]>;
-  /** The next lease that the stream told to be lost. */
+  /** The next lease that the stream told to be lost; waits up to 10 s for it. */
   lost(): Promise<LostLease>;
   close(): void;
 }
@@ -98,7 +101,8 @@ export async function attachWorker(leases: Client<typeof LeaseService>, attach: 
       return outcomeOf((await leases.releaseTasks({ ...session, tasks: [{ taskId, fence }] })).results[0]);
     },
     async renew(held, acquiring = false) {
-      const { lost } = await leases.renewLeases({ ...session, leases: [...held], acquiring });
+      const named = held.map((lease) => ("$typeName" in lease ? keyOf(lease as LeaseKey) : lease));
+      const { lost } = await leases.renewLeases({ ...session, leases: named, acquiring });
       return lost.map((lease) => lease.taskId);
     },
     async begin(...held) {
@@ -118,12 +122,22 @@ export async function attachWorker(leases: Client<typeof LeaseService>, attach: 
     },
     lost() {
       const lease = told.shift();
-      return lease === undefined ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(lease);
+      if (lease !== undefined) return Promise.resolve(lease);
+      return new Promise((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error("no lost lease was told within 10 s")), 10_000);
+        waiting.push((next) => {
+          clearTimeout(timer);
+          resolve(next);
+        });
+      });
     },
     close: () => left.abort(),
   };
   return worker;
 }
+
+/** A task as it was leased names its lease too. */
+const keyOf = ({ taskId, fence }: LeaseKey) => ({ taskId, fence });
 
 const outputOf = (output: string | Uint8Array) => ({
   outputPayload: { case: "outputJson" as const, value: typeof output === "string" ? Buffer.from(output) : output },
