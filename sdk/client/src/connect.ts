@@ -1,6 +1,7 @@
 import type { Client } from "@connectrpc/connect";
 import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { RunService, type StartRunResponse } from "@runmesh/contracts/run/v1/run_service_pb";
+import { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import type { AnyWorkflow, Workflow } from "./define-workflow.ts";
@@ -44,6 +45,7 @@ export interface Mesh {
   readonly workflows: Client<typeof WorkflowService>;
   readonly tasks: Client<typeof TaskService>;
   readonly workers: Client<typeof LeaseService>;
+  readonly schedules: Client<typeof ScheduleService>;
   /** Closes idle connections. They do not keep a process alive. */
   close(): void;
 }
@@ -79,6 +81,7 @@ export function connect(options: MeshOptions): Mesh {
     workflows,
     tasks: createServiceClient(TaskService, transport, policy),
     workers: createServiceClient(LeaseService, transport, policy),
+    schedules: createServiceClient(ScheduleService, transport, policy),
     close: () => transport.close(),
   };
 }

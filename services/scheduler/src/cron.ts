@@ -1,6 +1,7 @@
 import { invalidField } from "@runmesh/domain/errors";
 import { exceedsUtf8 } from "@runmesh/domain/names";
 import { Cron } from "croner";
+import { LRUCache } from "lru-cache";
 
 /** A pattern in a time zone. */
 export interface CronClock {
@@ -9,6 +10,8 @@ export interface CronClock {
 }
 
 const MAX_PATTERN_BYTES = 256;
+/** Patterns read so far: reading one takes about a millisecond. */
+const clocks = new LRUCache<string, CronClock>({ max: 1_000 });
 const SHORTHANDS = new Set(["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"]);
 /** Hours that follow elapsed time, as cron has had it since the 1980s. */
 const WILDCARD = /^(\*|\?)(\/|$)/;
@@ -18,6 +21,15 @@ const WILDCARD = /^(\*|\?)(\/|$)/;
  * pattern that never comes too.
  */
 export function readCron(pattern: string, timeZone: string): CronClock {
+  const key = `${timeZone} ${pattern}`;
+  const known = clocks.get(key);
+  if (known !== undefined) return known;
+  const clock = read(pattern, timeZone);
+  clocks.set(key, clock);
+  return clock;
+}
+
+function read(pattern: string, timeZone: string): CronClock {
   checkTimeZone(timeZone);
   const text = pattern.trim();
   if (exceedsUtf8(text, MAX_PATTERN_BYTES))

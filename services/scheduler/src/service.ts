@@ -1,5 +1,6 @@
 import type { ConnectRouter } from "@connectrpc/connect";
 import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
+import { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import type { Log } from "@runmesh/platform/log";
@@ -17,6 +18,8 @@ import { Registry } from "./registry.ts";
 import { RunMoves } from "./run-moves.ts";
 import { createRunService } from "./run-service.ts";
 import { createRunTimers } from "./run-timers.ts";
+import { createScheduleService } from "./schedule-service.ts";
+import { createSchedules } from "./schedules/loop.ts";
 import { createTaskService } from "./task-service.ts";
 import { createTidier } from "./tidier.ts";
 import { createWorkflowService } from "./workflow-service.ts";
@@ -33,12 +36,13 @@ export interface Scheduler extends Service {
   routes(router: ConnectRouter): void;
 }
 
-/** Definitions, runs, the graph and timers. */
+/** Definitions, runs, the graph, timers and schedules. */
 export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Scheduler {
   const definitions = new DefinitionCache(db, () => wakeups.notify("routes"));
   const registry = new Registry(db);
   const history = new HistoryReader(db);
   const moves = new RunMoves({ db, definitions, wakeups });
+  const gauge = new OutboxGauge(db);
   const runs = createRunService({
     db,
     hot,
@@ -47,21 +51,24 @@ export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Sc
     runIds: new RunIds(db),
     history,
     moves,
-    gauge: new OutboxGauge(db),
+    gauge,
     wakeups,
   });
+  const schedules = { db, definitions, runIds: new RunIds(hot), gauge, wakeups, log };
   const loops = composeServices("scheduler", [
     createPromoter({ db: hot, wakeups, log }),
     createRunTimers({ db, definitions, wakeups, log }),
     createOverdueStarts({ db, definitions, wakeups, log }),
     createTidier({ db, definitions, wakeups, log }),
     createAdmission({ db, definitions, wakeups, log }),
+    createSchedules(schedules),
   ]);
   return {
     ...loops,
     routes(router) {
       router.service(WorkflowService, createWorkflowService({ db, definitions, registry }));
       router.service(RunService, runs);
+      router.service(ScheduleService, createScheduleService(schedules));
       router.service(TaskService, createTaskService({ db, definitions, moves }));
     },
   };

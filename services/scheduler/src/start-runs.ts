@@ -3,7 +3,7 @@ import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { canonicalJson } from "@runmesh/domain/json-text";
-import { exceedsUtf8, findNameFault, findTextFault, readKey, readName } from "@runmesh/domain/names";
+import { exceedsUtf8, findTextFault, readKey, readName } from "@runmesh/domain/names";
 import { validateDefinition } from "@runmesh/domain/validate-definition";
 import { digestOf } from "@runmesh/platform/digest";
 import { readPayload } from "@runmesh/platform/payload";
@@ -16,6 +16,7 @@ import { findStartKeys, type StartKeyRow } from "@runmesh/store/start-keys";
 import { startLimitedRuns, toRunSlot } from "@runmesh/store/start-limited-runs";
 import { type NewRun, startRuns } from "@runmesh/store/start-runs";
 import { readDefinition } from "./definition-message.ts";
+import { readLabels } from "./labels.ts";
 import type { Registry } from "./registry.ts";
 import type { RunMoves } from "./run-moves.ts";
 
@@ -40,8 +41,6 @@ export interface StartedRun {
 const MAX_TASKS_A_STATEMENT = 20_000;
 const MAX_PUSHED_OUT = 1_000;
 const REFUSED_RETRY_MS = 5_000;
-const MAX_LABELS = 16;
-const MAX_LABEL_BYTES = 1024;
 
 interface Prepared {
   readonly loaded: LoadedDefinition;
@@ -222,20 +221,6 @@ function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent
       ranks: loaded.ranks,
     },
   };
-}
-
-function readLabels(labels: Readonly<Record<string, string>>): string {
-  const entries = Object.entries(labels);
-  if (entries.length === 0) return "{}";
-  if (entries.length > MAX_LABELS) throw invalidField("labels", `a run has at most ${MAX_LABELS}`);
-  for (const [key, value] of entries) {
-    const fault =
-      findNameFault(key) ??
-      findTextFault(value) ??
-      (exceedsUtf8(value, MAX_LABEL_BYTES) ? `a value has at most ${MAX_LABEL_BYTES} bytes` : undefined);
-    if (fault !== undefined) throw invalidField(`labels[${JSON.stringify(key)}]`, fault);
-  }
-  return JSON.stringify(Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
 function readRequestId(id: string): void {

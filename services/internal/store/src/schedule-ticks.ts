@@ -43,20 +43,23 @@ export const listBufferedTicks = async (db: Db, p: OfSchedule & { limit: number 
 };
 
 /** Notes ticks that wait. Under the schedule's lock, after a look that they are not known. */
-export const bufferTicks = (db: Db, p: OfSchedule & { ticks: readonly number[] }) =>
-  db.rows(
+export const bufferTicks = async (db: Db, p: OfSchedule & { ticks: readonly number[] }): Promise<void> => {
+  if (p.ticks.length === 0) return;
+  await db.rows(
     "buffer_ticks",
     `
   INSERT INTO schedule_tick (tenant_id, schedule_id, tick, open)
   SELECT $1, $2, tick, false FROM unnest($3::timestamptz[]) AS tick`,
     [p.tenantId, p.scheduleId, timesOf(p.ticks)],
   );
+};
 
 /** Notes the runs of ticks, buffered before or not. A tick that has a run breaks the key: a tick starts once. */
 export const noteStartedTicks = async (
   db: Db,
   p: OfSchedule & { started: readonly StartedTick[]; open: boolean },
 ): Promise<void> => {
+  if (p.started.length === 0) return;
   const noted = await db.rows<{ run_id: bigint }>(
     "note_started_ticks",
     `
@@ -78,14 +81,16 @@ export const noteStartedTicks = async (
 };
 
 /** Forgets buffered ticks that need no run any more. */
-export const dropBufferedTicks = (db: Db, p: OfSchedule & { ticks: readonly number[] }) =>
-  db.rows(
+export const dropBufferedTicks = async (db: Db, p: OfSchedule & { ticks: readonly number[] }): Promise<void> => {
+  if (p.ticks.length === 0) return;
+  await db.rows(
     "drop_buffered_ticks",
     `
   DELETE FROM schedule_tick
   WHERE tenant_id = $1 AND schedule_id = $2 AND run_id IS NULL AND tick = ANY ($3::timestamptz[])`,
     [p.tenantId, p.scheduleId, timesOf(p.ticks)],
   );
+};
 
 /** Notes a run that no tick asked for, at an instant that is none of a tick nor of another trigger. Under the lock. */
 export const noteTriggeredRun = (db: Db, p: OfSchedule & { runId: bigint; open: boolean }) =>

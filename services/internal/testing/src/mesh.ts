@@ -3,6 +3,7 @@ import { createServiceClient, createTransport, type MeshTransport } from "@runme
 import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import type { Run } from "@runmesh/contracts/run/v1/run_pb";
 import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
+import { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import type { Standalone } from "@runmesh/standalone/standalone";
@@ -25,6 +26,7 @@ export interface TestMesh extends AsyncDisposable {
   readonly workflows: Client<typeof WorkflowService>;
   readonly tasks: Client<typeof TaskService>;
   readonly leases: Client<typeof LeaseService>;
+  readonly schedules: Client<typeof ScheduleService>;
   readonly given: Given;
   /** Sends a body as it is, as a program without a schema would. */
   readonly post: Post;
@@ -81,6 +83,7 @@ export async function startMesh(options: MeshOptions = {}): Promise<TestMesh> {
     workflows,
     tasks,
     leases,
+    schedules: client(ScheduleService),
     given: createGiven({ runs, workflows }),
     post: createPost(standalone.url),
     async worker(attach = {}) {

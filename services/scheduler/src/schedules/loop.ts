@@ -1,0 +1,56 @@
+import { createLoop, type Loop } from "@runmesh/platform/loop";
+import { wakeOn } from "@runmesh/platform/wakeup";
+import { forgetTicks } from "@runmesh/store/schedule-ticks";
+import { listDueSchedules } from "@runmesh/store/schedules";
+import type { ScheduleDeps } from "./schedule-deps.ts";
+import { tickSchedule } from "./tick-schedule.ts";
+
+const BATCH = 200;
+const TICKS = 1_000;
+const FORGET_EVERY_MS = 10_000;
+
+/** After a failure a schedule rests: its ticks stay due for as long as their catch-up window. */
+const REST_MS = 2_000;
+const MAX_RESTING = 10_000;
+
+/** Starts what schedules have due, each schedule on its own: one that fails holds up no other. */
+export function createSchedules(deps: ScheduleDeps): Loop {
+  const { db, log } = deps;
+  const resting = new Map<string, number>();
+  let forgetAt = 0;
+
+  async function tick(tenantId: number, id: bigint): Promise<boolean> {
+    const key = `${tenantId}/${id}`;
+    if ((resting.get(key) ?? 0) > performance.now()) return false;
+    resting.delete(key);
+    try {
+      return await tickSchedule(deps, { tenantId, id });
+    } catch (error) {
+      if (resting.size < MAX_RESTING) resting.set(key, performance.now() + REST_MS);
+      log.error({ schedule: key, error }, "a schedule could not be moved; it will be tried again");
+      return false;
+    }
+  }
+
+  return createLoop({
+    name: "schedules",
+    intervalMs: 250,
+    wake: wakeOn(deps.wakeups, "schedules"),
+    log,
+    async runOnce(signal) {
+      const due = await listDueSchedules(db, { limit: BATCH });
+      // The ticks stay due: within their catch-up window they start when the outbox has room again.
+      if (due.length > 0) await deps.gauge.refuseWhenFull();
+      let doneCount = 0;
+      for (const { tenant_id: tenantId, id } of due) {
+        if (signal.aborted) return { again: false };
+        if (await tick(tenantId, id)) doneCount++;
+      }
+      if (performance.now() >= forgetAt) {
+        forgetAt = performance.now() + FORGET_EVERY_MS;
+        await forgetTicks(db, { limit: TICKS });
+      }
+      return { again: doneCount > 0 };
+    },
+  });
+}

@@ -1,0 +1,17 @@
+import type { Log } from "@runmesh/platform/log";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import type { Db } from "@runmesh/store/db";
+import type { DefinitionCache } from "@runmesh/store/definition-cache";
+import type { RunIds } from "@runmesh/store/run-ids";
+import type { OutboxGauge } from "../outbox-gauge.ts";
+
+/** What every part of the schedules works with. */
+export interface ScheduleDeps {
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+  /** On a pool apart from `db`: a transaction on `db` takes ids while it holds its connection. */
+  readonly runIds: RunIds;
+  readonly gauge: OutboxGauge;
+  readonly wakeups: Wakeups;
+  readonly log: Log;
+}
