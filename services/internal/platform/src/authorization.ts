@@ -31,6 +31,12 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.run.v1.RunService/PauseRun": OPERATE,
   "runmesh.run.v1.RunService/ResumeRun": OPERATE,
   "runmesh.run.v1.RunService/RetryRun": OPERATE,
+  "runmesh.run.v1.RunService/WatchRuns": READ,
+  "runmesh.run.v1.RunService/CancelRuns": OPERATE,
+  "runmesh.run.v1.RunService/PauseRuns": OPERATE,
+  "runmesh.run.v1.RunService/ResumeRuns": OPERATE,
+  "runmesh.run.v1.RunService/RetryRuns": OPERATE,
+  "runmesh.run.v1.RunService/RerunRun": OPERATE,
   "runmesh.run.v1.RunService/SendSignal": OPERATE,
 
   "runmesh.task.v1.TaskService/GetTask": READ,

@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { NotRunning } from "../../task/v1/task_pb.js";
 import type { Event } from "../../event/v1/event_pb.js";
 
 /**
@@ -130,6 +131,13 @@ export declare type Run = Message<"runmesh.run.v1.Run"> & {
    * @generated from field: int64 rerun_of = 19;
    */
   rerunOf: bigint;
+
+  /**
+   * Set by GetRun, where the run has not ended and none of its tasks is leased.
+   *
+   * @generated from field: runmesh.task.v1.NotRunning not_running = 20;
+   */
+  notRunning?: NotRunning | undefined;
 };
 
 /**
@@ -388,4 +396,168 @@ export declare type Heartbeat = Message<"runmesh.run.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export declare const HeartbeatSchema: GenMessage<Heartbeat>;
+
+/**
+ * A message of WatchRuns. First come snapshots, the last of them complete; then changes, and a heartbeat where 10 s pass
+ * without one. Of each change the newest is told: a run that moved five times meanwhile is told once.
+ *
+ * @generated from message runmesh.run.v1.RunsChange
+ */
+export declare type RunsChange = Message<"runmesh.run.v1.RunsChange"> & {
+  /**
+   * @generated from oneof runmesh.run.v1.RunsChange.kind
+   */
+  kind: {
+    /**
+     * @generated from field: runmesh.run.v1.RunsSnapshot snapshot = 1;
+     */
+    value: RunsSnapshot;
+    case: "snapshot";
+  } | {
+    /**
+     * A run that is new among those watched, or moved. Without payloads.
+     *
+     * @generated from field: runmesh.run.v1.Run run = 2;
+     */
+    value: Run;
+    case: "run";
+  } | {
+    /**
+     * @generated from field: runmesh.run.v1.RunLeft left = 3;
+     */
+    value: RunLeft;
+    case: "left";
+  } | {
+    /**
+     * @generated from field: runmesh.run.v1.Heartbeat heartbeat = 4;
+     */
+    value: Heartbeat;
+    case: "heartbeat";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message runmesh.run.v1.RunsChange.
+ * Use `create(RunsChangeSchema)` to create a new message.
+ */
+export declare const RunsChangeSchema: GenMessage<RunsChange>;
+
+/**
+ * @generated from message runmesh.run.v1.RunsSnapshot
+ */
+export declare type RunsSnapshot = Message<"runmesh.run.v1.RunsSnapshot"> & {
+  /**
+   * Newest first. At most 100, without payloads. On resuming only those that moved.
+   *
+   * @generated from field: repeated runmesh.run.v1.Run runs = 1;
+   */
+  runs: Run[];
+
+  /**
+   * No further part of the snapshot follows.
+   *
+   * @generated from field: bool complete = 2;
+   */
+  complete: boolean;
+};
+
+/**
+ * Describes the message runmesh.run.v1.RunsSnapshot.
+ * Use `create(RunsSnapshotSchema)` to create a new message.
+ */
+export declare const RunsSnapshotSchema: GenMessage<RunsSnapshot>;
+
+/**
+ * A run is not among those watched any more.
+ *
+ * @generated from message runmesh.run.v1.RunLeft
+ */
+export declare type RunLeft = Message<"runmesh.run.v1.RunLeft"> & {
+  /**
+   * @generated from field: int64 run_id = 1;
+   */
+  runId: bigint;
+
+  /**
+   * @generated from field: runmesh.run.v1.RunLeft.Cause cause = 2;
+   */
+  cause: RunLeft_Cause;
+
+  /**
+   * As it is now; absent where it was removed.
+   *
+   * @generated from field: runmesh.run.v1.Run run = 3;
+   */
+  run?: Run | undefined;
+};
+
+/**
+ * Describes the message runmesh.run.v1.RunLeft.
+ * Use `create(RunLeftSchema)` to create a new message.
+ */
+export declare const RunLeftSchema: GenMessage<RunLeft>;
+
+/**
+ * @generated from enum runmesh.run.v1.RunLeft.Cause
+ */
+export declare const RunLeft_Cause: {
+  /**
+   * @generated from enum value: CAUSE_UNSPECIFIED = 0;
+   */
+  readonly UNSPECIFIED: 0,
+
+  /**
+   * It moved and the filter does not hold any more.
+   *
+   * @generated from enum value: CAUSE_FILTER = 1;
+   */
+  readonly FILTER: 1,
+
+  /**
+   * Newer runs took its place among the newest.
+   *
+   * @generated from enum value: CAUSE_NEWER = 2;
+   */
+  readonly NEWER: 2,
+
+  /**
+   * Retention removed it.
+   *
+   * @generated from enum value: CAUSE_REMOVED = 3;
+   */
+  readonly REMOVED: 3,
+};
+
+/**
+ * @generated from enum runmesh.run.v1.RunLeft.Cause
+ */
+export declare type RunLeft_Cause = (typeof RunLeft_Cause)[keyof typeof RunLeft_Cause] | UnknownEnum;
+
+/**
+ * Describes the enum runmesh.run.v1.RunLeft.Cause.
+ */
+export declare const RunLeft_CauseSchema: GenEnum<RunLeft_Cause>;
+
+/**
+ * A run as a watcher knows it.
+ *
+ * @generated from message runmesh.run.v1.KnownRun
+ */
+export declare type KnownRun = Message<"runmesh.run.v1.KnownRun"> & {
+  /**
+   * @generated from field: int64 run_id = 1;
+   */
+  runId: bigint;
+
+  /**
+   * @generated from field: int64 sequence = 2;
+   */
+  sequence: bigint;
+};
+
+/**
+ * Describes the message runmesh.run.v1.KnownRun.
+ * Use `create(KnownRunSchema)` to create a new message.
+ */
+export declare const KnownRunSchema: GenMessage<KnownRun>;
 

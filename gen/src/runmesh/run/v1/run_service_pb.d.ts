@@ -7,7 +7,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 import type { Definition } from "../../workflow/v1/workflow_pb.js";
 import type { Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import type { ErrorDetail } from "../../error/v1/error_pb.js";
-import type { Run, RunChange, RunFilter } from "./run_pb.js";
+import type { KnownRun, Run, RunChange, RunFilter, RunsChange } from "./run_pb.js";
 import type { Event } from "../../event/v1/event_pb.js";
 
 /**
@@ -562,6 +562,379 @@ export declare type RetryRunResponse = Message<"runmesh.run.v1.RetryRunResponse"
 export declare const RetryRunResponseSchema: GenMessage<RetryRunResponse>;
 
 /**
+ * @generated from message runmesh.run.v1.WatchRunsRequest
+ */
+export declare type WatchRunsRequest = Message<"runmesh.run.v1.WatchRunsRequest"> & {
+  /**
+   * @generated from field: runmesh.run.v1.RunFilter filter = 1;
+   */
+  filter?: RunFilter | undefined;
+
+  /**
+   * Watches the newest so many: 1 to 1,000, default 100.
+   *
+   * @generated from field: uint32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * Resume: what the watcher knows, at most 1,000.
+   *
+   * @generated from field: repeated runmesh.run.v1.KnownRun known = 3;
+   */
+  known: KnownRun[];
+};
+
+/**
+ * Describes the message runmesh.run.v1.WatchRunsRequest.
+ * Use `create(WatchRunsRequestSchema)` to create a new message.
+ */
+export declare const WatchRunsRequestSchema: GenMessage<WatchRunsRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.WatchRunsResponse
+ */
+export declare type WatchRunsResponse = Message<"runmesh.run.v1.WatchRunsResponse"> & {
+  /**
+   * @generated from field: runmesh.run.v1.RunsChange change = 1;
+   */
+  change?: RunsChange | undefined;
+};
+
+/**
+ * Describes the message runmesh.run.v1.WatchRunsResponse.
+ * Use `create(WatchRunsResponseSchema)` to create a new message.
+ */
+export declare const WatchRunsResponseSchema: GenMessage<WatchRunsResponse>;
+
+/**
+ * @generated from message runmesh.run.v1.CancelRunsRequest
+ */
+export declare type CancelRunsRequest = Message<"runmesh.run.v1.CancelRunsRequest"> & {
+  /**
+   * At least one field must be set: states, too, where every run is meant.
+   *
+   * @generated from field: runmesh.run.v1.RunFilter filter = 1;
+   */
+  filter?: RunFilter | undefined;
+
+  /**
+   * 1 to 1,000. Default 100.
+   *
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.CancelRunsRequest.
+ * Use `create(CancelRunsRequestSchema)` to create a new message.
+ */
+export declare const CancelRunsRequestSchema: GenMessage<CancelRunsRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.CancelRunsResponse
+ */
+export declare type CancelRunsResponse = Message<"runmesh.run.v1.CancelRunsResponse"> & {
+  /**
+   * @generated from field: uint32 moved_count = 1;
+   */
+  movedCount: number;
+
+  /**
+   * Runs that another had moved meanwhile, so that they cannot be moved so.
+   *
+   * @generated from field: uint32 passed_over_count = 2;
+   */
+  passedOverCount: number;
+
+  /**
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.CancelRunsResponse.
+ * Use `create(CancelRunsResponseSchema)` to create a new message.
+ */
+export declare const CancelRunsResponseSchema: GenMessage<CancelRunsResponse>;
+
+/**
+ * @generated from message runmesh.run.v1.PauseRunsRequest
+ */
+export declare type PauseRunsRequest = Message<"runmesh.run.v1.PauseRunsRequest"> & {
+  /**
+   * As in CancelRuns.
+   *
+   * @generated from field: runmesh.run.v1.RunFilter filter = 1;
+   */
+  filter?: RunFilter | undefined;
+
+  /**
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.PauseRunsRequest.
+ * Use `create(PauseRunsRequestSchema)` to create a new message.
+ */
+export declare const PauseRunsRequestSchema: GenMessage<PauseRunsRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.PauseRunsResponse
+ */
+export declare type PauseRunsResponse = Message<"runmesh.run.v1.PauseRunsResponse"> & {
+  /**
+   * As in CancelRuns.
+   *
+   * @generated from field: uint32 moved_count = 1;
+   */
+  movedCount: number;
+
+  /**
+   * @generated from field: uint32 passed_over_count = 2;
+   */
+  passedOverCount: number;
+
+  /**
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.PauseRunsResponse.
+ * Use `create(PauseRunsResponseSchema)` to create a new message.
+ */
+export declare const PauseRunsResponseSchema: GenMessage<PauseRunsResponse>;
+
+/**
+ * @generated from message runmesh.run.v1.ResumeRunsRequest
+ */
+export declare type ResumeRunsRequest = Message<"runmesh.run.v1.ResumeRunsRequest"> & {
+  /**
+   * As in CancelRuns.
+   *
+   * @generated from field: runmesh.run.v1.RunFilter filter = 1;
+   */
+  filter?: RunFilter | undefined;
+
+  /**
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.ResumeRunsRequest.
+ * Use `create(ResumeRunsRequestSchema)` to create a new message.
+ */
+export declare const ResumeRunsRequestSchema: GenMessage<ResumeRunsRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.ResumeRunsResponse
+ */
+export declare type ResumeRunsResponse = Message<"runmesh.run.v1.ResumeRunsResponse"> & {
+  /**
+   * As in CancelRuns.
+   *
+   * @generated from field: uint32 moved_count = 1;
+   */
+  movedCount: number;
+
+  /**
+   * @generated from field: uint32 passed_over_count = 2;
+   */
+  passedOverCount: number;
+
+  /**
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.ResumeRunsResponse.
+ * Use `create(ResumeRunsResponseSchema)` to create a new message.
+ */
+export declare const ResumeRunsResponseSchema: GenMessage<ResumeRunsResponse>;
+
+/**
+ * @generated from message runmesh.run.v1.RetryRunsRequest
+ */
+export declare type RetryRunsRequest = Message<"runmesh.run.v1.RetryRunsRequest"> & {
+  /**
+   * As in CancelRuns.
+   *
+   * @generated from field: runmesh.run.v1.RunFilter filter = 1;
+   */
+  filter?: RunFilter | undefined;
+
+  /**
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * At most 128 bytes. Kept 24 h.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+
+  /**
+   * Forgets recorded steps.
+   *
+   * @generated from field: bool fresh = 5;
+   */
+  fresh: boolean;
+};
+
+/**
+ * Describes the message runmesh.run.v1.RetryRunsRequest.
+ * Use `create(RetryRunsRequestSchema)` to create a new message.
+ */
+export declare const RetryRunsRequestSchema: GenMessage<RetryRunsRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.RetryRunsResponse
+ */
+export declare type RetryRunsResponse = Message<"runmesh.run.v1.RetryRunsResponse"> & {
+  /**
+   * As in CancelRuns.
+   *
+   * @generated from field: uint32 moved_count = 1;
+   */
+  movedCount: number;
+
+  /**
+   * @generated from field: uint32 passed_over_count = 2;
+   */
+  passedOverCount: number;
+
+  /**
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.RetryRunsResponse.
+ * Use `create(RetryRunsResponseSchema)` to create a new message.
+ */
+export declare const RetryRunsResponseSchema: GenMessage<RetryRunsResponse>;
+
+/**
+ * @generated from message runmesh.run.v1.RerunRunRequest
+ */
+export declare type RerunRunRequest = Message<"runmesh.run.v1.RerunRunRequest"> & {
+  /**
+   * @generated from field: int64 run_id = 1;
+   */
+  runId: bigint;
+
+  /**
+   * @generated from oneof runmesh.run.v1.RerunRunRequest.definition
+   */
+  definition: {
+    /**
+     * That of the run, where neither is set.
+     *
+     * @generated from field: uint32 workflow_version = 2;
+     */
+    value: number;
+    case: "workflowVersion";
+  } | {
+    /**
+     * The newest version of the workflow.
+     *
+     * @generated from field: bool newest_version = 3;
+     */
+    value: boolean;
+    case: "newestVersion";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * At most 128 bytes.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.RerunRunRequest.
+ * Use `create(RerunRunRequestSchema)` to create a new message.
+ */
+export declare const RerunRunRequestSchema: GenMessage<RerunRunRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.RerunRunResponse
+ */
+export declare type RerunRunResponse = Message<"runmesh.run.v1.RerunRunResponse"> & {
+  /**
+   * @generated from field: int64 run_id = 1;
+   */
+  runId: bigint;
+
+  /**
+   * False when the request id had started the run before.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
+
+  /**
+   * @generated from field: uint32 workflow_version = 3;
+   */
+  workflowVersion: number;
+};
+
+/**
+ * Describes the message runmesh.run.v1.RerunRunResponse.
+ * Use `create(RerunRunResponseSchema)` to create a new message.
+ */
+export declare const RerunRunResponseSchema: GenMessage<RerunRunResponse>;
+
+/**
  * @generated from message runmesh.run.v1.SendSignalRequest
  */
 export declare type SendSignalRequest = Message<"runmesh.run.v1.SendSignalRequest"> & {
@@ -730,6 +1103,69 @@ export declare const RunService: GenService<{
     methodKind: "unary";
     input: typeof RetryRunRequestSchema;
     output: typeof RetryRunResponseSchema;
+  },
+  /**
+   * The newest runs that the filter holds for, then each change among them, until the caller leaves. To resume, say what
+   * is known: only what moved since is told. Fails with SLOW_CONSUMER for a watcher that takes no message for 10 s.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.WatchRuns
+   */
+  watchRuns: {
+    methodKind: "server_streaming";
+    input: typeof WatchRunsRequestSchema;
+    output: typeof WatchRunsResponseSchema;
+  },
+  /**
+   * Cancels a page of runs, newest first; repeat with `next_page_token` until it is empty. The walk never comes back to
+   * a run, and never meets one that was started after it began. A page that is asked for again is safe.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.CancelRuns
+   */
+  cancelRuns: {
+    methodKind: "unary";
+    input: typeof CancelRunsRequestSchema;
+    output: typeof CancelRunsResponseSchema;
+  },
+  /**
+   * Pauses a page of runs, as CancelRuns walks.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.PauseRuns
+   */
+  pauseRuns: {
+    methodKind: "unary";
+    input: typeof PauseRunsRequestSchema;
+    output: typeof PauseRunsResponseSchema;
+  },
+  /**
+   * Resumes a page of runs, as CancelRuns walks.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.ResumeRuns
+   */
+  resumeRuns: {
+    methodKind: "unary";
+    input: typeof ResumeRunsRequestSchema;
+    output: typeof ResumeRunsResponseSchema;
+  },
+  /**
+   * Retries a page of runs, as CancelRuns walks. With a request id, a page that is asked for again retries no run twice.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.RetryRuns
+   */
+  retryRuns: {
+    methodKind: "unary";
+    input: typeof RetryRunsRequestSchema;
+    output: typeof RetryRunsResponseSchema;
+  },
+  /**
+   * Starts a new run with the input and labels of an ended or active one, and links it by `rerun_of`. With the request
+   * id of an earlier rerun it answers that run. Fails with NOT_FOUND (run or version), IDEMPOTENCY_MISMATCH, OVERLOADED.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.RerunRun
+   */
+  rerunRun: {
+    methodKind: "unary";
+    input: typeof RerunRunRequestSchema;
+    output: typeof RerunRunResponseSchema;
   },
   /**
    * Stores a signal for the run: first in, first out per name, at most 1,000.

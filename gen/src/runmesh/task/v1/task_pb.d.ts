@@ -113,6 +113,13 @@ export declare type Task = Message<"runmesh.task.v1.Task"> & {
    * @generated from field: runmesh.task.v1.AttemptError error = 16;
    */
   error?: AttemptError | undefined;
+
+  /**
+   * Set by GetTask and ListTasks, where the task is neither leased nor ended.
+   *
+   * @generated from field: runmesh.task.v1.NotRunning not_running = 17;
+   */
+  notRunning?: NotRunning | undefined;
 };
 
 /**
@@ -185,6 +192,469 @@ export declare type Task_State = (typeof Task_State)[keyof typeof Task_State] | 
  * Describes the enum runmesh.task.v1.Task.State.
  */
 export declare const Task_StateSchema: GenEnum<Task_State>;
+
+/**
+ * Why a task or a run is not running, as it stood when it was read. The list is closed.
+ *
+ * @generated from message runmesh.task.v1.NotRunning
+ */
+export declare type NotRunning = Message<"runmesh.task.v1.NotRunning"> & {
+  /**
+   * @generated from oneof runmesh.task.v1.NotRunning.why
+   */
+  why: {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.WaitsForTasks waits_for_tasks = 1;
+     */
+    value: NotRunning_WaitsForTasks;
+    case: "waitsForTasks";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.WaitsForTime waits_for_time = 2;
+     */
+    value: NotRunning_WaitsForTime;
+    case: "waitsForTime";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.WaitsForConcurrencyKey waits_for_concurrency_key = 3;
+     */
+    value: NotRunning_WaitsForConcurrencyKey;
+    case: "waitsForConcurrencyKey";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.WaitsForMaxParallel waits_for_max_parallel = 4;
+     */
+    value: NotRunning_WaitsForMaxParallel;
+    case: "waitsForMaxParallel";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.Suspended suspended = 5;
+     */
+    value: NotRunning_Suspended;
+    case: "suspended";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.Paused paused = 6;
+     */
+    value: NotRunning_Paused;
+    case: "paused";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.NoWorker no_worker = 7;
+     */
+    value: NotRunning_NoWorker;
+    case: "noWorker";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.WorkersBusy workers_busy = 8;
+     */
+    value: NotRunning_WorkersBusy;
+    case: "workersBusy";
+  } | {
+    /**
+     * Of a run, and of the first tasks of such a run.
+     *
+     * @generated from field: runmesh.task.v1.NotRunning.WaitsForRunLimit waits_for_run_limit = 9;
+     */
+    value: NotRunning_WaitsForRunLimit;
+    case: "waitsForRunLimit";
+  } | {
+    /**
+     * @generated from field: runmesh.task.v1.NotRunning.Claimable claimable = 10;
+     */
+    value: NotRunning_Claimable;
+    case: "claimable";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * On a run: the task that is meant, the one that is nearest to running. Empty where it is the run itself.
+   *
+   * @generated from field: string task_key = 15;
+   */
+  taskKey: string;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.
+ * Use `create(NotRunningSchema)` to create a new message.
+ */
+export declare const NotRunningSchema: GenMessage<NotRunning>;
+
+/**
+ * Dependencies have not ended.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.WaitsForTasks
+ */
+export declare type NotRunning_WaitsForTasks = Message<"runmesh.task.v1.NotRunning.WaitsForTasks"> & {
+  /**
+   * At most 20 of them.
+   *
+   * @generated from field: repeated string task_keys = 1;
+   */
+  taskKeys: string[];
+
+  /**
+   * All of them.
+   *
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForTasks.
+ * Use `create(NotRunning_WaitsForTasksSchema)` to create a new message.
+ */
+export declare const NotRunning_WaitsForTasksSchema: GenMessage<NotRunning_WaitsForTasks>;
+
+/**
+ * Its start time, the time of its retry, or the end of an exclusive task's last lease has not come.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.WaitsForTime
+ */
+export declare type NotRunning_WaitsForTime = Message<"runmesh.task.v1.NotRunning.WaitsForTime"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp until_time = 1;
+   */
+  untilTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForTime.
+ * Use `create(NotRunning_WaitsForTimeSchema)` to create a new message.
+ */
+export declare const NotRunning_WaitsForTimeSchema: GenMessage<NotRunning_WaitsForTime>;
+
+/**
+ * Others hold every slot of its concurrency key.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.WaitsForConcurrencyKey
+ */
+export declare type NotRunning_WaitsForConcurrencyKey = Message<"runmesh.task.v1.NotRunning.WaitsForConcurrencyKey"> & {
+  /**
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: uint32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: uint32 in_use = 3;
+   */
+  inUse: number;
+
+  /**
+   * At most 20 of those that hold it, the longest first.
+   *
+   * @generated from field: repeated runmesh.task.v1.NotRunning.Holder holders = 4;
+   */
+  holders: NotRunning_Holder[];
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForConcurrencyKey.
+ * Use `create(NotRunning_WaitsForConcurrencyKeySchema)` to create a new message.
+ */
+export declare const NotRunning_WaitsForConcurrencyKeySchema: GenMessage<NotRunning_WaitsForConcurrencyKey>;
+
+/**
+ * As many tasks of the run as may are leased or about to be.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.WaitsForMaxParallel
+ */
+export declare type NotRunning_WaitsForMaxParallel = Message<"runmesh.task.v1.NotRunning.WaitsForMaxParallel"> & {
+  /**
+   * @generated from field: uint32 limit = 1;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: uint32 in_use = 2;
+   */
+  inUse: number;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForMaxParallel.
+ * Use `create(NotRunning_WaitsForMaxParallelSchema)` to create a new message.
+ */
+export declare const NotRunning_WaitsForMaxParallelSchema: GenMessage<NotRunning_WaitsForMaxParallel>;
+
+/**
+ * Its handler waits, and holds no lease meanwhile.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.Suspended
+ */
+export declare type NotRunning_Suspended = Message<"runmesh.task.v1.NotRunning.Suspended"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp since_time = 1;
+   */
+  sinceTime?: Timestamp | undefined;
+
+  /**
+   * The end of a sleep, or a wait's time-out. Absent where it waits without one.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 2;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * The signal that it waits for.
+   *
+   * @generated from field: string signal = 3;
+   */
+  signal: string;
+
+  /**
+   * The child run that it waits for.
+   *
+   * @generated from field: int64 child_run_id = 4;
+   */
+  childRunId: bigint;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Suspended.
+ * Use `create(NotRunning_SuspendedSchema)` to create a new message.
+ */
+export declare const NotRunning_SuspendedSchema: GenMessage<NotRunning_Suspended>;
+
+/**
+ * The run is paused.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.Paused
+ */
+export declare type NotRunning_Paused = Message<"runmesh.task.v1.NotRunning.Paused"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp since_time = 1;
+   */
+  sinceTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Paused.
+ * Use `create(NotRunning_PausedSchema)` to create a new message.
+ */
+export declare const NotRunning_PausedSchema: GenMessage<NotRunning_Paused>;
+
+/**
+ * No worker that is there has announced all that it needs.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.NoWorker
+ */
+export declare type NotRunning_NoWorker = Message<"runmesh.task.v1.NotRunning.NoWorker"> & {
+  /**
+   * @generated from field: runmesh.task.v1.NotRunning.NoWorker.Missing missing = 1;
+   */
+  missing: NotRunning_NoWorker_Missing;
+
+  /**
+   * @generated from field: string handler = 2;
+   */
+  handler: string;
+
+  /**
+   * @generated from field: string queue = 3;
+   */
+  queue: string;
+
+  /**
+   * MISSING_CAPABILITIES: those that the worker lacks which lacks the fewest.
+   *
+   * @generated from field: repeated string capabilities = 4;
+   */
+  capabilities: string[];
+
+  /**
+   * When the last such worker was seen, or when the task was ready, whichever is later.
+   *
+   * @generated from field: google.protobuf.Timestamp since_time = 5;
+   */
+  sinceTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.NoWorker.
+ * Use `create(NotRunning_NoWorkerSchema)` to create a new message.
+ */
+export declare const NotRunning_NoWorkerSchema: GenMessage<NotRunning_NoWorker>;
+
+/**
+ * @generated from enum runmesh.task.v1.NotRunning.NoWorker.Missing
+ */
+export declare const NotRunning_NoWorker_Missing: {
+  /**
+   * @generated from enum value: MISSING_UNSPECIFIED = 0;
+   */
+  readonly UNSPECIFIED: 0,
+
+  /**
+   * Nobody has the handler.
+   *
+   * @generated from enum value: MISSING_HANDLER = 1;
+   */
+  readonly HANDLER: 1,
+
+  /**
+   * Workers have the handler, none of them on this queue.
+   *
+   * @generated from enum value: MISSING_QUEUE = 2;
+   */
+  readonly QUEUE: 2,
+
+  /**
+   * Workers have the handler on this queue, none of them all capabilities.
+   *
+   * @generated from enum value: MISSING_CAPABILITIES = 3;
+   */
+  readonly CAPABILITIES: 3,
+};
+
+/**
+ * @generated from enum runmesh.task.v1.NotRunning.NoWorker.Missing
+ */
+export declare type NotRunning_NoWorker_Missing = (typeof NotRunning_NoWorker_Missing)[keyof typeof NotRunning_NoWorker_Missing] | UnknownEnum;
+
+/**
+ * Describes the enum runmesh.task.v1.NotRunning.NoWorker.Missing.
+ */
+export declare const NotRunning_NoWorker_MissingSchema: GenEnum<NotRunning_NoWorker_Missing>;
+
+/**
+ * Workers that can run it are there, and every slot of theirs is used.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.WorkersBusy
+ */
+export declare type NotRunning_WorkersBusy = Message<"runmesh.task.v1.NotRunning.WorkersBusy"> & {
+  /**
+   * @generated from field: uint32 workers = 1;
+   */
+  workers: number;
+
+  /**
+   * @generated from field: uint32 slots = 2;
+   */
+  slots: number;
+
+  /**
+   * @generated from field: uint32 slots_used = 3;
+   */
+  slotsUsed: number;
+
+  /**
+   * When the task was ready.
+   *
+   * @generated from field: google.protobuf.Timestamp since_time = 4;
+   */
+  sinceTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WorkersBusy.
+ * Use `create(NotRunning_WorkersBusySchema)` to create a new message.
+ */
+export declare const NotRunning_WorkersBusySchema: GenMessage<NotRunning_WorkersBusy>;
+
+/**
+ * Other runs hold the concurrency limit that the workflow's runs share.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.WaitsForRunLimit
+ */
+export declare type NotRunning_WaitsForRunLimit = Message<"runmesh.task.v1.NotRunning.WaitsForRunLimit"> & {
+  /**
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: uint32 limit = 2;
+   */
+  limit: number;
+
+  /**
+   * @generated from field: uint32 in_use = 3;
+   */
+  inUse: number;
+
+  /**
+   * At most 20 of those that hold it, the oldest first.
+   *
+   * @generated from field: repeated int64 run_ids = 4;
+   */
+  runIds: bigint[];
+
+  /**
+   * 1 is the next. 10,000 also stands for more.
+   *
+   * @generated from field: uint32 position = 5;
+   */
+  position: number;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForRunLimit.
+ * Use `create(NotRunning_WaitsForRunLimitSchema)` to create a new message.
+ */
+export declare const NotRunning_WaitsForRunLimitSchema: GenMessage<NotRunning_WaitsForRunLimit>;
+
+/**
+ * A worker that can run it has a free slot and leases it at its next call. Where it stays so, look at that worker.
+ *
+ * @generated from message runmesh.task.v1.NotRunning.Claimable
+ */
+export declare type NotRunning_Claimable = Message<"runmesh.task.v1.NotRunning.Claimable"> & {
+  /**
+   * @generated from field: uint32 workers = 1;
+   */
+  workers: number;
+
+  /**
+   * @generated from field: uint32 slots = 2;
+   */
+  slots: number;
+
+  /**
+   * @generated from field: uint32 slots_used = 3;
+   */
+  slotsUsed: number;
+
+  /**
+   * When the task was ready.
+   *
+   * @generated from field: google.protobuf.Timestamp since_time = 4;
+   */
+  sinceTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Claimable.
+ * Use `create(NotRunning_ClaimableSchema)` to create a new message.
+ */
+export declare const NotRunning_ClaimableSchema: GenMessage<NotRunning_Claimable>;
+
+/**
+ * @generated from message runmesh.task.v1.NotRunning.Holder
+ */
+export declare type NotRunning_Holder = Message<"runmesh.task.v1.NotRunning.Holder"> & {
+  /**
+   * @generated from field: int64 run_id = 1;
+   */
+  runId: bigint;
+
+  /**
+   * @generated from field: int64 task_id = 2;
+   */
+  taskId: bigint;
+};
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Holder.
+ * Use `create(NotRunning_HolderSchema)` to create a new message.
+ */
+export declare const NotRunning_HolderSchema: GenMessage<NotRunning_Holder>;
 
 /**
  * @generated from message runmesh.task.v1.CurrentLease

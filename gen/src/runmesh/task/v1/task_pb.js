@@ -10,7 +10,7 @@ import { file_runmesh_event_v1_event } from "../../event/v1/event_pb.js";
  * Describes the file runmesh/task/v1/task.proto.
  */
 export const file_runmesh_task_v1_task = /*@__PURE__*/
-  fileDesc("ChpydW5tZXNoL3Rhc2svdjEvdGFzay5wcm90bxIPcnVubWVzaC50YXNrLnYxIuQECgRUYXNrEgoKAmlkGAEgASgDEg4KBnJ1bl9pZBgCIAEoAxILCgNrZXkYAyABKAkSDwoHaGFuZGxlchgEIAEoCRINCgVxdWV1ZRgFIAEoCRIQCghyZXF1aXJlcxgGIAMoCRIQCghwcmlvcml0eRgHIAEoERIqCgVzdGF0ZRgIIAEoDjIbLnJ1bm1lc2gudGFzay52MS5UYXNrLlN0YXRlEhUKDXBlbmRpbmdfY291bnQYCSABKA0SEgoKZGVwZW5kc19vbhgKIAMoCRIVCg1hdHRlbXB0X2NvdW50GAsgASgNEiwKCGR1ZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgVsZWFzZRgNIAEoCzIdLnJ1bm1lc2gudGFzay52MS5DdXJyZW50TGVhc2USEwoLb3V0cHV0X2pzb24YDiABKAwSEwoLcGFyYW1zX2pzb24YDyABKAwSLAoFZXJyb3IYECABKAsyHS5ydW5tZXNoLnRhc2sudjEuQXR0ZW1wdEVycm9yIswBCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEhEKDVNUQVRFX0JMT0NLRUQQARIPCgtTVEFURV9SRUFEWRACEhAKDFNUQVRFX0xFQVNFRBADEhMKD1NUQVRFX1NVQ0NFRURFRBAEEhQKEFNUQVRFX1JFVFJZX1dBSVQQBRITCg9TVEFURV9TVVNQRU5ERUQQBhIOCgpTVEFURV9ERUFEEAcSEwoPU1RBVEVfQ0FOQ0VMTEVEEAgSEQoNU1RBVEVfU0tJUFBFRBAJItUBCgxDdXJyZW50TGVhc2USDQoFZmVuY2UYASABKAMSDgoGd29ya2VyGAIgASgJEi4KCmxlYXNlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1wcm9ncmVzc19qc29uGAYgASgMIuECCgdBdHRlbXB0Eg8KB3Rhc2tfaWQYASABKAMSDgoGbnVtYmVyGAIgASgNEg0KBWZlbmNlGAMgASgDEg4KBndvcmtlchgEIAEoCRIuCgpsZWFzZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoHb3V0Y29tZRgIIAEoDjIgLnJ1bm1lc2guZXZlbnQudjEuQXR0ZW1wdE91dGNvbWUSLAoFZXJyb3IYCSABKAsyHS5ydW5tZXNoLnRhc2sudjEuQXR0ZW1wdEVycm9yEhUKDXByb2dyZXNzX2pzb24YCiABKAwSEAoIc2VxdWVuY2UYCyABKAMiVgoMQXR0ZW1wdEVycm9yEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIRCglyZXRyeWFibGUYAyABKAgSFAoMZGV0YWlsc19qc29uGAQgASgMIuYBCgdMb2dMaW5lEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2F0dGVtcHQYAiABKA0SLQoFbGV2ZWwYAyABKA4yHi5ydW5tZXNoLnRhc2sudjEuTG9nTGluZS5MZXZlbBIPCgdtZXNzYWdlGAQgASgJImAKBUxldmVsEhUKEUxFVkVMX1VOU1BFQ0lGSUVEEAASDwoLTEVWRUxfREVCVUcQARIOCgpMRVZFTF9JTkZPEAISDgoKTEVWRUxfV0FSThADEg8KC0xFVkVMX0VSUk9SEARiBnByb3RvMw", [file_google_protobuf_timestamp, file_runmesh_event_v1_event]);
+  fileDesc("ChpydW5tZXNoL3Rhc2svdjEvdGFzay5wcm90bxIPcnVubWVzaC50YXNrLnYxIpYFCgRUYXNrEgoKAmlkGAEgASgDEg4KBnJ1bl9pZBgCIAEoAxILCgNrZXkYAyABKAkSDwoHaGFuZGxlchgEIAEoCRINCgVxdWV1ZRgFIAEoCRIQCghyZXF1aXJlcxgGIAMoCRIQCghwcmlvcml0eRgHIAEoERIqCgVzdGF0ZRgIIAEoDjIbLnJ1bm1lc2gudGFzay52MS5UYXNrLlN0YXRlEhUKDXBlbmRpbmdfY291bnQYCSABKA0SEgoKZGVwZW5kc19vbhgKIAMoCRIVCg1hdHRlbXB0X2NvdW50GAsgASgNEiwKCGR1ZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgVsZWFzZRgNIAEoCzIdLnJ1bm1lc2gudGFzay52MS5DdXJyZW50TGVhc2USEwoLb3V0cHV0X2pzb24YDiABKAwSEwoLcGFyYW1zX2pzb24YDyABKAwSLAoFZXJyb3IYECABKAsyHS5ydW5tZXNoLnRhc2sudjEuQXR0ZW1wdEVycm9yEjAKC25vdF9ydW5uaW5nGBEgASgLMhsucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcizAEKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASEQoNU1RBVEVfQkxPQ0tFRBABEg8KC1NUQVRFX1JFQURZEAISEAoMU1RBVEVfTEVBU0VEEAMSEwoPU1RBVEVfU1VDQ0VFREVEEAQSFAoQU1RBVEVfUkVUUllfV0FJVBAFEhMKD1NUQVRFX1NVU1BFTkRFRBAGEg4KClNUQVRFX0RFQUQQBxITCg9TVEFURV9DQU5DRUxMRUQQCBIRCg1TVEFURV9TS0lQUEVEEAkizg4KCk5vdFJ1bm5pbmcSRAoPd2FpdHNfZm9yX3Rhc2tzGAEgASgLMikucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcuV2FpdHNGb3JUYXNrc0gAEkIKDndhaXRzX2Zvcl90aW1lGAIgASgLMigucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcuV2FpdHNGb3JUaW1lSAASVwoZd2FpdHNfZm9yX2NvbmN1cnJlbmN5X2tleRgDIAEoCzIyLnJ1bm1lc2gudGFzay52MS5Ob3RSdW5uaW5nLldhaXRzRm9yQ29uY3VycmVuY3lLZXlIABJRChZ3YWl0c19mb3JfbWF4X3BhcmFsbGVsGAQgASgLMi8ucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcuV2FpdHNGb3JNYXhQYXJhbGxlbEgAEjoKCXN1c3BlbmRlZBgFIAEoCzIlLnJ1bm1lc2gudGFzay52MS5Ob3RSdW5uaW5nLlN1c3BlbmRlZEgAEjQKBnBhdXNlZBgGIAEoCzIiLnJ1bm1lc2gudGFzay52MS5Ob3RSdW5uaW5nLlBhdXNlZEgAEjkKCW5vX3dvcmtlchgHIAEoCzIkLnJ1bm1lc2gudGFzay52MS5Ob3RSdW5uaW5nLk5vV29ya2VySAASPwoMd29ya2Vyc19idXN5GAggASgLMicucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcuV29ya2Vyc0J1c3lIABJLChN3YWl0c19mb3JfcnVuX2xpbWl0GAkgASgLMiwucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcuV2FpdHNGb3JSdW5MaW1pdEgAEjoKCWNsYWltYWJsZRgKIAEoCzIlLnJ1bm1lc2gudGFzay52MS5Ob3RSdW5uaW5nLkNsYWltYWJsZUgAEhAKCHRhc2tfa2V5GA8gASgJGjEKDVdhaXRzRm9yVGFza3MSEQoJdGFza19rZXlzGAEgAygJEg0KBWNvdW50GAIgASgNGj4KDFdhaXRzRm9yVGltZRIuCgp1bnRpbF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBp5ChZXYWl0c0ZvckNvbmN1cnJlbmN5S2V5EgsKA2tleRgBIAEoCRINCgVsaW1pdBgCIAEoDRIOCgZpbl91c2UYAyABKA0SMwoHaG9sZGVycxgEIAMoCzIiLnJ1bm1lc2gudGFzay52MS5Ob3RSdW5uaW5nLkhvbGRlcho0ChNXYWl0c0Zvck1heFBhcmFsbGVsEg0KBWxpbWl0GAEgASgNEg4KBmluX3VzZRgCIAEoDRqRAQoJU3VzcGVuZGVkEi4KCnNpbmNlX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNpZ25hbBgDIAEoCRIUCgxjaGlsZF9ydW5faWQYBCABKAMaOAoGUGF1c2VkEi4KCnNpbmNlX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGpUCCghOb1dvcmtlchI9CgdtaXNzaW5nGAEgASgOMiwucnVubWVzaC50YXNrLnYxLk5vdFJ1bm5pbmcuTm9Xb3JrZXIuTWlzc2luZxIPCgdoYW5kbGVyGAIgASgJEg0KBXF1ZXVlGAMgASgJEhQKDGNhcGFiaWxpdGllcxgEIAMoCRIuCgpzaW5jZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJkCgdNaXNzaW5nEhcKE01JU1NJTkdfVU5TUEVDSUZJRUQQABITCg9NSVNTSU5HX0hBTkRMRVIQARIRCg1NSVNTSU5HX1FVRVVFEAISGAoUTUlTU0lOR19DQVBBQklMSVRJRVMQAxpxCgtXb3JrZXJzQnVzeRIPCgd3b3JrZXJzGAEgASgNEg0KBXNsb3RzGAIgASgNEhIKCnNsb3RzX3VzZWQYAyABKA0SLgoKc2luY2VfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaYQoQV2FpdHNGb3JSdW5MaW1pdBILCgNrZXkYASABKAkSDQoFbGltaXQYAiABKA0SDgoGaW5fdXNlGAMgASgNEg8KB3J1bl9pZHMYBCADKAMSEAoIcG9zaXRpb24YBSABKA0abwoJQ2xhaW1hYmxlEg8KB3dvcmtlcnMYASABKA0SDQoFc2xvdHMYAiABKA0SEgoKc2xvdHNfdXNlZBgDIAEoDRIuCgpzaW5jZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBopCgZIb2xkZXISDgoGcnVuX2lkGAEgASgDEg8KB3Rhc2tfaWQYAiABKANCBQoDd2h5ItUBCgxDdXJyZW50TGVhc2USDQoFZmVuY2UYASABKAMSDgoGd29ya2VyGAIgASgJEi4KCmxlYXNlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1wcm9ncmVzc19qc29uGAYgASgMIuECCgdBdHRlbXB0Eg8KB3Rhc2tfaWQYASABKAMSDgoGbnVtYmVyGAIgASgNEg0KBWZlbmNlGAMgASgDEg4KBndvcmtlchgEIAEoCRIuCgpsZWFzZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoHb3V0Y29tZRgIIAEoDjIgLnJ1bm1lc2guZXZlbnQudjEuQXR0ZW1wdE91dGNvbWUSLAoFZXJyb3IYCSABKAsyHS5ydW5tZXNoLnRhc2sudjEuQXR0ZW1wdEVycm9yEhUKDXByb2dyZXNzX2pzb24YCiABKAwSEAoIc2VxdWVuY2UYCyABKAMiVgoMQXR0ZW1wdEVycm9yEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIRCglyZXRyeWFibGUYAyABKAgSFAoMZGV0YWlsc19qc29uGAQgASgMIuYBCgdMb2dMaW5lEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2F0dGVtcHQYAiABKA0SLQoFbGV2ZWwYAyABKA4yHi5ydW5tZXNoLnRhc2sudjEuTG9nTGluZS5MZXZlbBIPCgdtZXNzYWdlGAQgASgJImAKBUxldmVsEhUKEUxFVkVMX1VOU1BFQ0lGSUVEEAASDwoLTEVWRUxfREVCVUcQARIOCgpMRVZFTF9JTkZPEAISDgoKTEVWRUxfV0FSThADEg8KC0xFVkVMX0VSUk9SEARiBnByb3RvMw", [file_google_protobuf_timestamp, file_runmesh_event_v1_event]);
 
 /**
  * Describes the message runmesh.task.v1.Task.
@@ -32,38 +32,134 @@ export const Task_State = /*@__PURE__*/
   objEnum(Task_StateSchema);
 
 /**
+ * Describes the message runmesh.task.v1.NotRunning.
+ * Use `create(NotRunningSchema)` to create a new message.
+ */
+export const NotRunningSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForTasks.
+ * Use `create(NotRunning_WaitsForTasksSchema)` to create a new message.
+ */
+export const NotRunning_WaitsForTasksSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 0);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForTime.
+ * Use `create(NotRunning_WaitsForTimeSchema)` to create a new message.
+ */
+export const NotRunning_WaitsForTimeSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 1);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForConcurrencyKey.
+ * Use `create(NotRunning_WaitsForConcurrencyKeySchema)` to create a new message.
+ */
+export const NotRunning_WaitsForConcurrencyKeySchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 2);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForMaxParallel.
+ * Use `create(NotRunning_WaitsForMaxParallelSchema)` to create a new message.
+ */
+export const NotRunning_WaitsForMaxParallelSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 3);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Suspended.
+ * Use `create(NotRunning_SuspendedSchema)` to create a new message.
+ */
+export const NotRunning_SuspendedSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 4);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Paused.
+ * Use `create(NotRunning_PausedSchema)` to create a new message.
+ */
+export const NotRunning_PausedSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 5);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.NoWorker.
+ * Use `create(NotRunning_NoWorkerSchema)` to create a new message.
+ */
+export const NotRunning_NoWorkerSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 6);
+
+/**
+ * Describes the enum runmesh.task.v1.NotRunning.NoWorker.Missing.
+ */
+export const NotRunning_NoWorker_MissingSchema = /*@__PURE__*/
+  enumDesc(file_runmesh_task_v1_task, 1, 6, 0);
+
+/**
+ * @generated from enum runmesh.task.v1.NotRunning.NoWorker.Missing
+ */
+export const NotRunning_NoWorker_Missing = /*@__PURE__*/
+  objEnum(NotRunning_NoWorker_MissingSchema);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WorkersBusy.
+ * Use `create(NotRunning_WorkersBusySchema)` to create a new message.
+ */
+export const NotRunning_WorkersBusySchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 7);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.WaitsForRunLimit.
+ * Use `create(NotRunning_WaitsForRunLimitSchema)` to create a new message.
+ */
+export const NotRunning_WaitsForRunLimitSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 8);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Claimable.
+ * Use `create(NotRunning_ClaimableSchema)` to create a new message.
+ */
+export const NotRunning_ClaimableSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 9);
+
+/**
+ * Describes the message runmesh.task.v1.NotRunning.Holder.
+ * Use `create(NotRunning_HolderSchema)` to create a new message.
+ */
+export const NotRunning_HolderSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_task_v1_task, 1, 10);
+
+/**
  * Describes the message runmesh.task.v1.CurrentLease.
  * Use `create(CurrentLeaseSchema)` to create a new message.
  */
 export const CurrentLeaseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_task_v1_task, 1);
+  messageDesc(file_runmesh_task_v1_task, 2);
 
 /**
  * Describes the message runmesh.task.v1.Attempt.
  * Use `create(AttemptSchema)` to create a new message.
  */
 export const AttemptSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_task_v1_task, 2);
+  messageDesc(file_runmesh_task_v1_task, 3);
 
 /**
  * Describes the message runmesh.task.v1.AttemptError.
  * Use `create(AttemptErrorSchema)` to create a new message.
  */
 export const AttemptErrorSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_task_v1_task, 3);
+  messageDesc(file_runmesh_task_v1_task, 4);
 
 /**
  * Describes the message runmesh.task.v1.LogLine.
  * Use `create(LogLineSchema)` to create a new message.
  */
 export const LogLineSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_task_v1_task, 4);
+  messageDesc(file_runmesh_task_v1_task, 5);
 
 /**
  * Describes the enum runmesh.task.v1.LogLine.Level.
  */
 export const LogLine_LevelSchema = /*@__PURE__*/
-  enumDesc(file_runmesh_task_v1_task, 4, 0);
+  enumDesc(file_runmesh_task_v1_task, 5, 0);
 
 /**
  * @generated from enum runmesh.task.v1.LogLine.Level
