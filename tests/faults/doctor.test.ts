@@ -1,0 +1,174 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { inspect } from "@runmesh/standalone/doctor";
+import type { Db } from "@runmesh/store/db";
+import { CHECKS } from "@runmesh/store/invariants";
+import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+/** Runs in every state that a check looks at, none of which moves while the tests break them. */
+interface Given {
+  readonly running: bigint;
+  readonly pending: bigint;
+  readonly succeeded: bigint;
+}
+
+let mesh: TestMesh;
+let given: Given;
+
+beforeAll(async () => {
+  mesh = await startMesh();
+  given = await giveRuns();
+});
+
+afterAll(() => mesh[Symbol.asyncDispose]());
+
+async function giveRuns(): Promise<Given> {
+  const worker = await mesh.worker({ leaseMs: 600_000 });
+  const succeeded = await mesh.given.run();
+  await worker.drain();
+  const running = await mesh.given.run({
+    tasks: [
+      { key: "done", priority: 3 },
+      { key: "waiting", priority: 2, retry: { initialInterval: "1h" } },
+      { key: "leased", priority: 1 },
+      { key: "ready" },
+      { key: "blocked", dependsOn: ["ready"] },
+    ],
+  });
+  const [done, waiting] = await worker.acquire(3);
+  await worker.complete(done!);
+  await worker.fail(waiting!);
+  const pending = await mesh.given.run({}, { dueTime: timestampFromMs(Date.now() + 3_600_000) });
+  await mesh.standalone.relayed();
+  return { running, pending, succeeded };
+}
+
+class Undone extends Error {}
+
+/** What the doctor finds of a state broken by hand, which is undone. */
+async function findBroken(statement: string, runId: bigint): Promise<string[]> {
+  let found: string[] = [];
+  const broken = mesh.db.transaction(async (tx: Db) => {
+    const rows = await tx.rows("", `${statement} RETURNING 1`, [runId]);
+    expect(rows).toHaveLength(1);
+    const findings = await inspect(tx);
+    for (const { count, examples, advice } of findings) {
+      expect({ count, examples: examples.length, advised: advice.length > 10 }).toEqual({
+        count: 1,
+        examples: 1,
+        advised: true,
+      });
+    }
+    found = findings.map((finding) => finding.check);
+    throw new Undone();
+  });
+  await expect(broken).rejects.toBeInstanceOf(Undone);
+  return found;
+}
+
+const OF_RUN = "task_id >> 20 = $1";
+const PLACED = "task_id, route_id, rank, attempt, failures, losses";
+const enterReady = (ordinal: number) => `
+  INSERT INTO ready (tenant_id, ${PLACED}, ready_at)
+  SELECT tenant_id, id, 1, 0, 0, 0, 0, clock_timestamp() FROM task WHERE id = ($1::bigint << 20) + ${ordinal}`;
+
+interface Break {
+  readonly check: string;
+  readonly of: keyof Given;
+  readonly statement: string;
+  /** What else is wrong then. */
+  readonly also?: readonly string[];
+}
+
+const BREAKS: readonly Break[] = [
+  {
+    check: "a task stands in one place",
+    of: "running",
+    statement: `
+  INSERT INTO scheduled (tenant_id, ${PLACED}, due_at)
+  SELECT tenant_id, ${PLACED}, clock_timestamp() FROM ready WHERE ${OF_RUN}`,
+  },
+  {
+    check: "an open task without dependencies to wait for stands somewhere",
+    of: "running",
+    statement: `DELETE FROM ready WHERE ${OF_RUN}`,
+  },
+  {
+    check: "nothing stands anywhere of a run that is not active",
+    of: "pending",
+    statement: enterReady(0),
+  },
+  { check: "a task that ended stands nowhere", of: "running", statement: enterReady(0) },
+  {
+    check: "a task has at most one accepted result",
+    of: "running",
+    statement: `
+  INSERT INTO attempt (tenant_id, task_id, fence, number, session_id, leased_at, ended_at, outcome, sequence)
+  SELECT tenant_id, task_id, fence + 1000000, number, session_id, leased_at, ended_at, outcome, 0
+  FROM attempt WHERE ${OF_RUN} AND outcome = 1`,
+  },
+  {
+    check: "a run counts its tasks right",
+    of: "running",
+    statement: "UPDATE run SET dead_count = dead_count + 1 WHERE id = $1",
+  },
+  {
+    check: "a run has ended when its tasks have, and only then",
+    of: "succeeded",
+    statement: "UPDATE run SET state = 2 WHERE id = $1",
+    also: ["a run's events have no gap"],
+  },
+  {
+    check: "a run's events have no gap",
+    of: "running",
+    statement: "UPDATE run SET sequence = sequence + 1 WHERE id = $1",
+  },
+  {
+    check: "a lease is ended soon after its time",
+    of: "running",
+    statement: `UPDATE lease SET expires_at = clock_timestamp() - interval '2 minutes' WHERE ${OF_RUN}`,
+  },
+  {
+    check: "a due task is made ready soon after its time",
+    of: "running",
+    statement: `UPDATE scheduled SET due_at = clock_timestamp() - interval '2 minutes' WHERE ${OF_RUN}`,
+  },
+  {
+    check: "a due run timer fires soon after its time",
+    of: "pending",
+    statement: "UPDATE run_timer SET due_at = clock_timestamp() - interval '2 minutes' WHERE run_id = $1",
+  },
+  {
+    check: "a PENDING run has a timer that starts it",
+    of: "pending",
+    statement: "DELETE FROM run_timer WHERE run_id = $1",
+  },
+  {
+    check: "committed events are sent soon",
+    of: "running",
+    statement: `
+  INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, at)
+  SELECT 0, tenant_id, id, definition_id, 1, 1, clock_timestamp() - interval '2 minutes' FROM run WHERE id = $1`,
+  },
+  {
+    check: "no run's events are parked",
+    of: "running",
+    statement: `
+  INSERT INTO outbox_parked (tenant_id, run_id, sequence, body, error)
+  SELECT tenant_id, id, 1, ''::bytea, 'refused' FROM run WHERE id = $1`,
+  },
+];
+
+test("the doctor finds nothing wrong with runs in every state", async () => {
+  expect(await mesh.standalone.doctor()).toEqual([]);
+});
+
+test.each(BREAKS)("the doctor sees that it is not so: $check", async ({ check, of, statement, also = [] }) => {
+  const found = await findBroken(statement, given[of]);
+
+  expect(found.sort()).toEqual([check, ...also].sort());
+});
+
+test("every check of the doctor is proven to fire", () => {
+  expect(new Set(BREAKS.map(({ check }) => check)).size).toBe(CHECKS.length);
+});
