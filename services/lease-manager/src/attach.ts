@@ -40,11 +40,15 @@ export async function* attach(
       ? await deps.sessions.open(tenantId, announced)
       : await deps.sessions.resume(tenantId, request.sessionId, request.sessionToken, announced);
   deps.links.opened(session);
+  let failedHere = false;
   try {
     yield* serve(deps, session, signal);
+  } catch (error) {
+    failedHere = !signal.aborted;
+    throw error;
   } finally {
-    // A link that this side ended is none that broke.
-    deps.links.closed(session, !deps.draining.aborted);
+    // A link that this side ended, as when the database is out of reach, is none that broke.
+    deps.links.closed(session, !deps.draining.aborted && !failedHere);
   }
 }
 

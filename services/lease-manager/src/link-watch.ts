@@ -32,39 +32,50 @@ export interface LinkWatchOptions {
 const GRACE_MS = 3_000;
 const STORM_MS = 1_000;
 const STORM_MIN = 3;
+/** Runs settled at once. */
+const MAX_SETTLING = 4;
+/** Longer than any grace asks about. */
+const KEEP_MS = 60_000;
 
 export class LinkWatch {
   readonly #options: LinkWatchOptions;
-  readonly #open = new Set<Session>();
+  readonly #graceMs: number;
+  /** Streams by the id of their session: one that came back has two for a while. */
+  readonly #open = new Map<bigint, Set<Session>>();
   readonly #pending = new Set<NodeJS.Timeout>();
-  /** When streams closed lately, oldest first. */
-  #closed: number[] = [];
+  /** Streams that broke lately, oldest first. */
+  #broken: { readonly sessionId: bigint; readonly at: number }[] = [];
 
   constructor(options: LinkWatchOptions) {
     this.#options = options;
+    this.#graceMs = options.graceMs ?? GRACE_MS;
   }
 
   opened(session: Session): void {
-    this.#open.add(session);
+    const streams = this.#open.get(session.id) ?? new Set();
+    this.#open.set(session.id, streams.add(session));
   }
 
   /** The stream ended. `abnormally` when neither side had said so. */
   closed(session: Session, abnormally: boolean): void {
-    this.#open.delete(session);
+    const streams = this.#open.get(session.id);
+    streams?.delete(session);
+    if (streams?.size === 0) this.#open.delete(session.id);
     if (!abnormally) return;
-    const closedAt = performance.now();
-    this.#closed.push(closedAt);
-    const openBefore = this.#open.size + this.#closed.filter((at) => at > closedAt - STORM_MS).length;
+    const brokeAt = performance.now();
+    this.#broken = this.#broken.filter(({ at }) => at > brokeAt - KEEP_MS);
+    this.#broken.push({ sessionId: session.id, at: brokeAt });
+    // Workers, not streams: those that came back already are counted once.
+    const before = new Set([...this.#brokenAround(brokeAt), ...this.#open.keys()]).size;
     const timer = setTimeout(() => {
       this.#pending.delete(timer);
-      const together = this.#closed.filter((at) => Math.abs(at - closedAt) <= STORM_MS).length;
-      this.#closed = this.#closed.filter((at) => at > performance.now() - 10 * GRACE_MS);
-      if (together > STORM_MIN && together > openBefore / 2) {
-        this.#options.log.warn({ together, openBefore }, "many workers' links broke at once: their leases run on");
+      const together = this.#brokenAround(brokeAt).size;
+      if (together > STORM_MIN && together > before / 2) {
+        this.#options.log.warn({ together, before }, "many workers' links broke at once: their leases run on");
         return;
       }
       void this.#endLeases(session);
-    }, this.#options.graceMs ?? GRACE_MS);
+    }, this.#graceMs);
     this.#pending.add(timer);
   }
 
@@ -72,6 +83,10 @@ export class LinkWatch {
   stop(): void {
     for (const timer of this.#pending) clearTimeout(timer);
     this.#pending.clear();
+  }
+
+  #brokenAround(time: number): Set<bigint> {
+    return new Set(this.#broken.filter(({ at }) => Math.abs(at - time) <= STORM_MS).map(({ sessionId }) => sessionId));
   }
 
   async #endLeases(session: Session): Promise<void> {
@@ -83,15 +98,19 @@ export class LinkWatch {
         const about = { sessionId: String(sessionId), leases: leases.length };
         log.info(about, "a worker's process is gone: ending its leases");
       }
-      const runs = Map.groupBy(leases, (lease) => runIdOf(lease.task_id));
-      for (const [runId, held] of runs) {
-        const ended = held.map((lease) => ({ taskId: lease.task_id, fence: lease.fence, outcome: "LOST" as const }));
-        const outcome = await settleRun(
-          { db, definitions, random: Math.random },
-          { tenantId, runId, ended, lockLeases: (tx) => lockEpochLeases(tx, { tenantId, sessionId, epoch, runId }) },
-        );
-        if (outcome.kind === "settled") hintSettled(wakeups, runId, outcome);
-      }
+      const runs = [...Map.groupBy(leases, (lease) => runIdOf(lease.task_id))];
+      const next = async (): Promise<void> => {
+        for (let run = runs.pop(); run !== undefined; run = runs.pop()) {
+          const [runId, held] = run;
+          const ended = held.map((lease) => ({ taskId: lease.task_id, fence: lease.fence, outcome: "LOST" as const }));
+          const outcome = await settleRun(
+            { db, definitions, random: Math.random },
+            { tenantId, runId, ended, lockLeases: (tx) => lockEpochLeases(tx, { tenantId, sessionId, epoch, runId }) },
+          );
+          if (outcome.kind === "settled") hintSettled(wakeups, runId, outcome);
+        }
+      };
+      await Promise.all(Array.from({ length: Math.min(MAX_SETTLING, runs.length) }, next));
       const closed = await closeSession(db, { tenantId, sessionId, epoch });
       if (closed !== undefined) this.#options.sessions.forget(sessionId);
     } catch (error) {
