@@ -8,10 +8,12 @@ export interface Pools {
 }
 
 /** Connections for the hot statements, for renewals, which never wait behind the work, and for all else. */
-export function openPools(url: string): Pools {
-  const hot = openDb({ url, size: 8, purpose: "hot", applicationName: "runmesh-hot" });
-  const renewal = openDb({ url, size: 2, purpose: "renewal", applicationName: "runmesh-renewal" });
-  const db = openDb({ url, size: 8, purpose: "general", applicationName: "runmesh" });
+export function openPools(directUrl: string, pgbouncerUrl?: string): Pools {
+  // PgBouncer in transaction mode passes on neither prepared statements nor startup options.
+  const common = { url: pgbouncerUrl ?? directUrl, preparedStatements: pgbouncerUrl === undefined };
+  const hot = openDb({ ...common, size: 8, purpose: "hot", applicationName: "runmesh-hot" });
+  const renewal = openDb({ ...common, size: 2, purpose: "renewal", applicationName: "runmesh-renewal" });
+  const db = openDb({ ...common, size: 8, purpose: "general", applicationName: "runmesh" });
   return {
     hot,
     renewal,

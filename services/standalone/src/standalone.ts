@@ -29,6 +29,8 @@ export interface StandaloneOptions {
   readonly dataDir?: string;
   /** An existing PostgreSQL 15 or later, reached directly. */
   readonly databaseUrl?: string;
+  /** PgBouncer in transaction mode before that database: all but migrations go through it. */
+  readonly pgbouncerUrl?: string;
   /** Default info. */
   readonly logLevel?: LogLevel | "silent";
   /** `fast` does not sync writes: for tests only. */
@@ -58,7 +60,7 @@ export async function startStandalone(options: StandaloneOptions = {}): Promise<
   const database = await openDatabase(options, log);
   try {
     await migrate({ url: database.url });
-    const pools = openPools(database.url);
+    const pools = openPools(database.url, options.pgbouncerUrl);
     const wakeups = createWakeups();
     const owner = randomUUID();
     const bus = new EmbeddedBus({ db: pools.db, owner, onFault: (error, what) => log.warn({ error }, what) });

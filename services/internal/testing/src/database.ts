@@ -6,6 +6,8 @@ import { createTestDatabase, dropTestDatabase } from "./template-database.ts";
 
 export interface TestDatabase extends AsyncDisposable {
   readonly url: string;
+  /** The same through PgBouncer, where the tests go through one. */
+  readonly pgbouncerUrl: string | undefined;
   readonly db: Db;
   /** Closes `db` and drops the database. */
   close(): Promise<void>;
@@ -35,5 +37,13 @@ export async function useDatabase(options: UseDatabaseOptions = {}): Promise<Tes
     await db.close();
     await dropTestDatabase(serverUrl, name);
   };
-  return { url, db, close, [Symbol.asyncDispose]: close };
+  return { url, pgbouncerUrl: throughPgbouncer(url), db, close, [Symbol.asyncDispose]: close };
+}
+
+function throughPgbouncer(url: string): string | undefined {
+  const pgbouncer = inject("pgbouncerUrl");
+  if (pgbouncer === "") return undefined;
+  const through = new URL(pgbouncer);
+  through.pathname = new URL(url).pathname;
+  return through.href;
 }

@@ -9,8 +9,8 @@ import { TenantService } from "@runmesh/contracts/tenant/v1/tenant_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import { bootstrapKey } from "@runmesh/standalone/maintenance";
 import { type Standalone, type StandaloneOptions, startStandalone } from "@runmesh/standalone/standalone";
-import type { Db } from "@runmesh/store/db";
-import { useDatabase } from "./database.ts";
+import { type Db, openDb } from "@runmesh/store/db";
+import { type TestDatabase, useDatabase } from "./database.ts";
 import { createGiven, type Given } from "./given.ts";
 
 /** Clients of one credential, or of none. They reject with `MeshError` and never repeat a call. */
@@ -44,7 +44,8 @@ const CALLS = { timeoutMs: 30_000, attempts: 1 };
 const ADMIN = 5;
 
 export async function startKeyedMesh(options: StandaloneOptions = {}): Promise<KeyedMesh> {
-  const database = await useDatabase({ size: 4 });
+  const database =
+    options.databaseUrl === undefined ? await useDatabase({ size: 4 }) : await useOther(options.databaseUrl);
   const standalone = await startStandalone({
     port: 0,
     databaseUrl: database.url,
@@ -97,4 +98,10 @@ export async function startKeyedMesh(options: StandaloneOptions = {}): Promise<K
       await database.close();
     },
   };
+}
+
+/** A database that outlives the mesh: it is the test's to drop. */
+async function useOther(url: string): Promise<Pick<TestDatabase, "url" | "db" | "close">> {
+  const db = openDb({ url, size: 4, purpose: "general", applicationName: "runmesh-test" });
+  return { url, db, close: () => db.close() };
 }

@@ -51,6 +51,7 @@ export async function startMesh(options: MeshOptions = {}): Promise<TestMesh> {
   const standalone = await startStandalone({
     port: 0,
     databaseUrl: database.url,
+    ...(database.pgbouncerUrl !== undefined && { pgbouncerUrl: database.pgbouncerUrl }),
     logLevel: options.logLevel ?? "silent",
   });
   const transport: MeshTransport = createTransport({ url: standalone.url });
