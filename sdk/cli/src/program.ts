@@ -9,6 +9,14 @@ import { addRunList } from "./commands/run-list.ts";
 import { addRunShow } from "./commands/run-show.ts";
 import { addRunStart } from "./commands/run-start.ts";
 import { addRunWatch } from "./commands/run-watch.ts";
+import { addScheduleBackfill } from "./commands/schedule-backfill.ts";
+import { addScheduleDelete } from "./commands/schedule-delete.ts";
+import { addScheduleList } from "./commands/schedule-list.ts";
+import { addSchedulePause } from "./commands/schedule-pause.ts";
+import { addSchedulePut } from "./commands/schedule-put.ts";
+import { addScheduleResume } from "./commands/schedule-resume.ts";
+import { addScheduleShow } from "./commands/schedule-show.ts";
+import { addScheduleTrigger } from "./commands/schedule-trigger.ts";
 import { addTaskList } from "./commands/task-list.ts";
 import { addTaskLogs } from "./commands/task-logs.ts";
 import { addTaskShow } from "./commands/task-show.ts";
@@ -30,6 +38,20 @@ const GROUPS: readonly (readonly [string, string, readonly AddCommand[]])[] = [
     [addRunStart, addRunList, addRunShow, addRunWatch, addRunEvents, addRunCancel],
   ],
   ["task", "look into the tasks of a run", [addTaskList, addTaskShow, addTaskLogs]],
+  [
+    "schedule",
+    "start runs by the clock",
+    [
+      addSchedulePut,
+      addScheduleList,
+      addScheduleShow,
+      addScheduleDelete,
+      addSchedulePause,
+      addScheduleResume,
+      addScheduleTrigger,
+      addScheduleBackfill,
+    ],
+  ],
   ["worker", "see who works", [addWorkerList]],
   ["import", "make workflows of other systems' files", [addImportWfFormat]],
 ];
