@@ -80,6 +80,11 @@ interface Break {
   readonly also?: readonly string[];
 }
 
+const schedule = (nextAt: string, bufferedCount: number) => `
+  INSERT INTO schedule (tenant_id, name, cron, time_zone, workflow, version, overlap, catch_up_ms, next_at,
+    buffered_count)
+  SELECT tenant_id, 'broken', '@daily', 'UTC', 'any', 0, 1, 600000, ${nextAt}, ${bufferedCount} FROM run WHERE id = $1`;
+
 const BREAKS: readonly Break[] = [
   {
     check: "a task stands in one place",
@@ -156,6 +161,17 @@ const BREAKS: readonly Break[] = [
     statement: `
   INSERT INTO outbox_parked (tenant_id, run_id, sequence, body, error)
   SELECT tenant_id, id, 1, ''::bytea, 'refused' FROM run WHERE id = $1`,
+  },
+  {
+    check: "a due schedule is moved soon after its time",
+    of: "running",
+    statement: schedule("clock_timestamp() - interval '2 minutes'", 0),
+  },
+  { check: "a schedule has a next tick unless it is paused", of: "running", statement: schedule("NULL", 0) },
+  {
+    check: "a schedule has at most 100 buffered ticks, and counts them right",
+    of: "running",
+    statement: schedule("clock_timestamp() + interval '1 hour'", 1),
   },
 ];
 
