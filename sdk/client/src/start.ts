@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Client } from "@connectrpc/connect";
 import {
@@ -30,6 +30,10 @@ export interface StartItem<I> extends StartOptions {
 /** Limits of one StartRuns call; the bytes leave room below the 4 MiB of a request. */
 const MAX_ITEMS = 1_000;
 const MAX_BYTES = 3.5 * 1024 * 1024;
+
+/** Tags and lengths of a request's fields, its numbers and its due time, and of one label. */
+const FIELDS_BYTES = 96;
+const LABEL_BYTES = 24;
 
 const encoder = new TextEncoder();
 
@@ -123,7 +127,7 @@ function* chunks(places: readonly Place[]): Generator<Place[]> {
   let chunk: Place[] = [];
   let bytes = 0;
   for (const place of places) {
-    const size = toBinary(StartRunRequestSchema, place.request).length;
+    const size = sizeBound(place.request);
     if (chunk.length === MAX_ITEMS || (chunk.length > 0 && bytes + size > MAX_BYTES)) {
       yield chunk;
       chunk = [];
@@ -133,6 +137,20 @@ function* chunks(places: readonly Place[]): Generator<Place[]> {
     bytes += size;
   }
   if (chunk.length > 0) yield chunk;
+}
+
+/** At most so many bytes on the wire: to write each request out only for its size would double its cost. */
+function sizeBound({
+  workflow,
+  requestId,
+  idempotencyKey,
+  contentHash,
+  labels,
+  inputPayload,
+}: StartRunRequest): number {
+  let bytes = FIELDS_BYTES + 3 * (workflow.length + requestId.length + idempotencyKey.length + contentHash.length);
+  for (const [name, value] of Object.entries(labels)) bytes += LABEL_BYTES + 3 * (name.length + value.length);
+  return inputPayload.case === "inputJson" ? bytes + inputPayload.value.length : bytes;
 }
 
 function writeInput(input: unknown): Uint8Array {
