@@ -5,7 +5,9 @@
 const INT2 = { oid: 21, bytes: 2 };
 const INT4 = { oid: 23, bytes: 4 };
 const INT8 = { oid: 20, bytes: 8 };
+const UUID = { oid: 2950, bytes: 16 };
 const BYTEA_OID = 17;
+const TEXT_OID = 25;
 
 /** Dimensions, a flag for NULLs, the element's type, and for the one dimension its length and lower bound. */
 const HEADER_BYTES = 20;
@@ -62,6 +64,43 @@ export function byteaArray(values: readonly (Uint8Array | null | undefined)[]): 
     offset += value.byteLength;
   }
   return buffer;
+}
+
+/** Of texts such as "123e4567-e89b-12d3-a456-426614174000". */
+export function uuidArray(values: readonly string[]): Buffer {
+  const buffer = fixedWidth(UUID, values.length);
+  let offset = HEADER_BYTES;
+  for (const value of values) {
+    offset = buffer.writeInt32BE(UUID.bytes, offset);
+    const written = buffer.write(value.replaceAll("-", ""), offset, "hex");
+    if (written !== UUID.bytes) throw new RangeError(`not a UUID: ${value}`);
+    offset += written;
+  }
+  return buffer;
+}
+
+/** `undefined` becomes NULL. */
+export function textArray(values: readonly (string | undefined)[]): Buffer {
+  if (values.length === 0) return emptyArray(TEXT_OID);
+  let size = HEADER_BYTES;
+  let hasNull = 0;
+  for (const value of values) {
+    // A UTF-16 unit takes at most three bytes of UTF-8.
+    size += 4 + (value?.length ?? 0) * 3;
+    if (value === undefined) hasNull = 1;
+  }
+  const buffer = Buffer.allocUnsafe(size);
+  let offset = writeHeader(buffer, TEXT_OID, values.length, hasNull);
+  for (const value of values) {
+    if (value === undefined) {
+      offset = buffer.writeInt32BE(-1, offset);
+      continue;
+    }
+    const written = buffer.write(value, offset + 4, "utf8");
+    buffer.writeInt32BE(written, offset);
+    offset += 4 + written;
+  }
+  return buffer.subarray(0, offset);
 }
 
 function fixedWidth(element: { oid: number; bytes: number }, length: number): Buffer {

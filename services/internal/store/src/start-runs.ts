@@ -1,4 +1,4 @@
-import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
+import { int2Array, int4Array, int8Array, textArray, uuidArray } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 
 /** A run to be started, its definition known and its input checked. */
@@ -66,17 +66,17 @@ export async function startRuns(
     int8Array(runs.map((run) => run.definitionId)),
     int4Array(runs.map((run) => run.workflowId)),
     int4Array(runs.map((run) => run.taskCount)),
-    runs.map((run) => run.digest),
-    runs.map((run) => run.bodyHash),
+    uuidArray(runs.map((run) => run.digest)),
+    uuidArray(runs.map((run) => run.bodyHash)),
     Buffer.concat(inputs),
     int4Array(offsets(inputs)),
     int4Array(runs.map((run) => run.input?.length ?? -1)),
-    runs.map((run) => run.labels),
-    runs.map((run) => run.idempotencyKey ?? null),
-    runs.map((run) => run.dueAtMs),
-    runs.map((run) => run.deadlineMs),
+    textArray(runs.map((run) => run.labels)),
+    textArray(runs.map((run) => run.idempotencyKey)),
+    int8Array(runs.map((run) => BigInt(run.dueAtMs))),
+    int8Array(runs.map((run) => BigInt(run.deadlineMs))),
     int4Array(runs.map((run) => run.maxParallel)),
-    runs.map((run) => run.traceparent ?? null),
+    textArray(runs.map((run) => run.traceparent)),
     int8Array(taskIds),
     int4Array(pending),
     int8Array(rootIds),
