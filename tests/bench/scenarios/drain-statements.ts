@@ -20,6 +20,7 @@ export async function runDrainByStatement(mesh: MeshSubject, load: DrainLoad): P
   await mesh.server.call("statements");
   const used = await readStatementCpu(mesh.cluster, async () => {
     await mesh.submit!(load);
+    await mesh.beginDrain!(load);
     await mesh.drain!(load);
   });
   await mesh.check!(load);

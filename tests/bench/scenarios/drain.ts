@@ -30,14 +30,16 @@ export async function runDrain(subject: Subject, load: DrainLoad): Promise<Drain
   const atStart = await mark(subject);
   await subject.submit!(load);
   const atSubmitted = await mark(subject);
+  await subject.beginDrain?.(load);
+  const atReady = await mark(subject);
   await subject.drain!(load);
   const atEnd = await mark(subject);
   await subject.check?.(load);
   return {
     submitMs: atSubmitted.at - atStart.at,
-    drainMs: atEnd.at - atSubmitted.at,
+    drainMs: atEnd.at - atReady.at,
     submit: usage(atStart, atSubmitted, load.count),
-    drain: usage(atSubmitted, atEnd, load.count),
+    drain: usage(atReady, atEnd, load.count),
   };
 }
 

@@ -54,6 +54,7 @@ async function drainRounds(subject: MeshSubject, count: number): Promise<number[
 async function drainRound(subject: MeshSubject, count: number): Promise<number> {
   const load = { count, batch: 500, inFlight: 2, slots: 100, prefetch: 500 };
   await subject.submit!(load);
+  await subject.beginDrain!(load);
   const startedAt = performance.now();
   await subject.drain!(load);
   const ms = performance.now() - startedAt;

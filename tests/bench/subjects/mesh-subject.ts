@@ -33,8 +33,8 @@ export async function openMesh(nodeFlags: readonly string[] = []): Promise<MeshS
       client: { pid: client.pid },
     },
     submit: (load) => client.call("submit", load),
-    async drain({ count, slots, prefetch }) {
-      await worker.call("start", { url, slots, prefetch });
+    beginDrain: ({ slots, prefetch }) => worker.call("start", { url, slots, prefetch }),
+    async drain({ count }) {
       await worker.call("untilHandled", count);
       await cluster.untilEmpty(["ready", "lease", "outbox"]);
     },

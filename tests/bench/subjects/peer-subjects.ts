@@ -29,8 +29,8 @@ export async function openGraphile(): Promise<Subject> {
     cluster,
     processes: { postgres: { postmaster: cluster.postmaster }, process: { pid: child.pid } },
     submit: (load) => child.call("submit", load),
-    async drain({ count, slots }) {
-      await child.call("work", { slots });
+    beginDrain: ({ slots }) => child.call("work", { slots }),
+    async drain({ count }) {
       await child.call("untilHandled", count);
       await cluster.untilEmpty(["graphile_worker._private_jobs"]);
     },

@@ -18,6 +18,8 @@ export interface Subject {
   /** Its processes by role, the database's among them. */
   readonly processes: Readonly<Record<string, CpuSource>>;
   submit?(load: DrainLoad): Promise<void>;
+  /** Brings up what works off, where that is apart from working: its boot is not measured. */
+  beginDrain?(load: DrainLoad): Promise<void>;
   /** Works off what was submitted, until every trace of it but its history is gone. */
   drain?(load: DrainLoad): Promise<void>;
   /** After a drain: throws when the system did not do what was asked. */
