@@ -1,6 +1,7 @@
 import { type Run, Run_State, Run_StateSchema, RunSchema } from "@runmesh/contracts/run/v1/run_pb";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { enumName, toShape } from "./json-shape.ts";
+import { formatNotRunning } from "./not-running-view.ts";
 import { type Column, formatRecord } from "./table.ts";
 import { formatSpan, formatTime } from "./times.ts";
 
@@ -27,6 +28,7 @@ export function formatRun(run: Run): string[] {
     ["run", String(run.id)],
     ["workflow", workflowOf(run)],
     ["state", stateOf(run)],
+    ["not running", formatNotRunning(run.notRunning)],
     [
       "tasks",
       `${total}: ${succeeded} succeeded, ${open} open, ${dead} dead, ${skipped} skipped, ${cancelled} cancelled`,

@@ -1,6 +1,7 @@
 import { AttemptOutcomeSchema } from "@runmesh/contracts/event/v1/event_pb";
 import { type Attempt, type Task, Task_StateSchema } from "@runmesh/contracts/task/v1/task_pb";
 import { enumName } from "./json-shape.ts";
+import { formatNotRunning } from "./not-running-view.ts";
 import { textOf } from "./run-view.ts";
 import { type Column, formatRecord } from "./table.ts";
 import { formatSpan, formatTime } from "./times.ts";
@@ -12,8 +13,8 @@ export const TASK_COLUMNS: readonly Column<Task>[] = [
   { title: "HANDLER", read: (task) => task.handler },
   { title: "STATE", read: stateOf },
   { title: "ATTEMPTS", align: "right", read: (task) => task.attemptCount },
-  { title: "WAITS FOR", align: "right", read: (task) => task.pendingCount || "" },
   { title: "WORKER", read: (task) => task.lease?.worker ?? "" },
+  { title: "NOT RUNNING", read: (task) => formatNotRunning(task.notRunning) },
   { title: "ERROR", read: errorOf },
   { title: "TASK", read: (task) => String(task.id) },
 ];
@@ -34,11 +35,11 @@ export function formatTask(task: Task): string[] {
     ["key", task.key],
     ["handler", task.handler],
     ["state", stateOf(task)],
+    ["not running", formatNotRunning(task.notRunning)],
     ["queue", task.queue],
     ["requires", task.requires.join(" ")],
     ["priority", task.priority || undefined],
     ["depends on", task.dependsOn.join(" ")],
-    ["waits for", task.pendingCount || undefined],
     ["attempts", task.attemptCount],
     ["due", formatTime(task.dueTime)],
     ["leased by", task.lease?.worker],

@@ -12,6 +12,8 @@ import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import { findRun, listRuns, type RunFilter } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
+import { explainRun } from "./not-running.ts";
+import { writeNotRunning } from "./not-running-message.ts";
 import type { OutboxGauge } from "./outbox-gauge.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
 import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
@@ -72,7 +74,11 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
 
     async getRun(request, context) {
       const { tenantId } = getPrincipal(context);
-      return { run: await writeWholeRun(deps, tenantId, await getRow(tenantId, request.runId), true) };
+      const row = await getRow(tenantId, request.runId);
+      const run = await writeWholeRun(deps, tenantId, row, true);
+      const found = await explainRun(db, tenantId, row, await deps.definitions.get(tenantId, row.definition_id));
+      if (found !== undefined) run.notRunning = writeNotRunning(found.why, found.taskKey);
+      return { run };
     },
 
     async listRuns(request, context) {

@@ -11,8 +11,10 @@ import { findOutputs, listAttempts } from "@runmesh/store/attempts";
 import type { Db } from "@runmesh/store/db";
 import { listDeadLetters } from "@runmesh/store/dead-letters";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
-import { findRunDefinitions } from "@runmesh/store/runs";
-import { listTaskRows } from "@runmesh/store/task-rows";
+import { findRun, findRunDefinitions } from "@runmesh/store/runs";
+import { listTaskRows, type TaskRow } from "@runmesh/store/task-rows";
+import { explainTasks } from "./not-running.ts";
+import { writeNotRunning } from "./not-running-message.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { addPayloads, writeAttempt, writeLogLine, writeTask } from "./task-message.ts";
 
@@ -51,6 +53,18 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
     return writeTask(row, loaded);
   }
 
+  /** Tasks of one run, each with why it does not run. */
+  async function writeTasks(tenantId: number, loaded: LoadedDefinition, rows: readonly TaskRow[]): Promise<Task[]> {
+    const run = rows.length === 0 ? undefined : await findRun(db, { tenantId, runId: runIdOf(rows[0]!.id) });
+    const reasons = run && (await explainTasks(db, tenantId, run, loaded, rows));
+    return rows.map((row) => {
+      const task = writeTask(row, loaded);
+      const why = reasons?.get(row.id);
+      if (why !== undefined) task.notRunning = writeNotRunning(why);
+      return task;
+    });
+  }
+
   return {
     async getTask(request, context) {
       const { tenantId } = getPrincipal(context);
@@ -61,7 +75,8 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       if (row === undefined) throw new MeshError("NOT_FOUND", `no task ${id}`);
       const [output] = await findOutputs(db, { tenantId, taskIds: [id] });
       const text = output && (output.output?.toString("utf8") ?? "null");
-      return { task: addPayloads(writeTask(row, loaded), loaded, text) };
+      const [task] = await writeTasks(tenantId, loaded, [row]);
+      return { task: addPayloads(task!, loaded, text) };
     },
 
     async listTasks(request, context) {
@@ -80,7 +95,7 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       });
       const page = rows.slice(0, limit);
       return {
-        tasks: page.map((row) => writeTask(row, loaded)),
+        tasks: await writeTasks(tenantId, loaded, page),
         nextPageToken: rows.length > limit ? writePageToken([String(page.at(-1)!.id)]) : "",
       };
     },
