@@ -166,7 +166,7 @@ CREATE TABLE lease (
   ready_at timestamp with time zone,
   CONSTRAINT lease_pkey PRIMARY KEY (tenant_id, task_id)
 ) WITH (fillfactor=50);
-CREATE INDEX lease_session ON public.lease USING btree (session_id);
+CREATE INDEX lease_session ON public.lease USING btree (session_id) WHERE (session_id > 0);
 
 CREATE TABLE outbox (
   lane_group smallint NOT NULL,
@@ -272,7 +272,7 @@ CREATE TABLE run (
   CONSTRAINT run_pkey PRIMARY KEY (tenant_id, id)
 ) PARTITION BY RANGE (id);
 CREATE INDEX run_parent ON ONLY public.run USING btree (tenant_id, parent_run_id, id) WHERE (parent_run_id IS NOT NULL);
-CREATE INDEX run_workflow ON ONLY public.run USING btree (tenant_id, workflow_id, id);
+CREATE INDEX run_workflow ON ONLY public.run USING btree (tenant_id, workflow_id, id) WHERE (workflow_id > 0);
 
 CREATE TABLE run_event (
   tenant_id integer NOT NULL,

@@ -99,13 +99,16 @@ export const keepProgress = (db: Db, p: Named & { progress: readonly Buffer[] })
     [...keys(p), p.progress],
   );
 
-/** Everything the session holds by the database; `is_young` where it was leased within the last `youngMs`. */
+/**
+ * Everything the session holds by the database; `is_young` where it was leased within the last `youngMs`. By the index
+ * of sessions, which its predicate opens, and not by the key of all the tenant's leases, which the sum hides.
+ */
 export const listSessionLeases = (db: Db, p: { tenantId: number; sessionId: bigint; youngMs: number }) =>
   db.rows<{ task_id: bigint; fence: bigint; is_young: boolean }>(
     "list_session_leases",
     `
   SELECT task_id, fence, leased_at > clock_timestamp() - $3::int * interval '1 ms' AS is_young FROM lease
-  WHERE session_id = $2 AND tenant_id = $1`,
+  WHERE session_id = $2 AND session_id > 0 AND tenant_id + 0 = $1`,
     [p.tenantId, p.sessionId, p.youngMs],
   );
 

@@ -128,7 +128,7 @@ export const findAcquired = (db: Db, p: { tenantId: number; sessionId: bigint; a
     "find_acquired",
     `
   SELECT task_id, fence, attempt, route_id, expires_at FROM lease
-  WHERE tenant_id = $1 AND session_id = $2 AND acquire_id = $3 AND expires_at > clock_timestamp()
+  WHERE tenant_id + 0 = $1 AND session_id = $2 AND session_id > 0 AND acquire_id = $3 AND expires_at > clock_timestamp()
   ORDER BY task_id`,
     [p.tenantId, p.sessionId, p.acquireId],
   );

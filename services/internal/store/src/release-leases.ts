@@ -28,6 +28,7 @@ export async function releaseLeases(
 
 const TASK_COLUMNS = "task_id, route_id, rank, attempt, failures, losses";
 
+/** The sum hides the key of slots, which begins with the tenant, so that they are found by their task. */
 const RELEASE_LEASES = `
   WITH locked AS MATERIALIZED (
     SELECT run.id, run.state
@@ -56,11 +57,11 @@ const RELEASE_LEASES = `
     FROM ended
   ), freed AS (
     DELETE FROM slot
-    WHERE tenant_id = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM ended WHERE is_paused))
+    WHERE tenant_id + 0 = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM ended WHERE is_paused))
   ), waiting AS (
     INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited)
     SELECT $1, ${TASK_COLUMNS}, 1, clock_timestamp(),
-      EXISTS (SELECT FROM slot WHERE slot.tenant_id = $1 AND slot.task_id = ended.task_id)
+      EXISTS (SELECT FROM slot WHERE slot.tenant_id + 0 = $1 AND slot.task_id = ended.task_id)
     FROM ended WHERE is_paused
   ), woken AS (
     INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)

@@ -94,7 +94,8 @@ export function listRuns(
     conditions.push(condition(`$${params.length}`));
   };
   if (filter.states.length > 0) add((at) => `run.state = ANY (${at}::smallint[])`, filter.states);
-  if (filter.workflow !== "") add((at) => `workflow.name = ${at}`, filter.workflow);
+  // The index by workflow has this predicate.
+  if (filter.workflow !== "") add((at) => `run.workflow_id > 0 AND workflow.name = ${at}`, filter.workflow);
   if (filter.version > 0) add((at) => `definition.version = ${at}`, filter.version);
   if (filter.createdAfter !== undefined) add((at) => `run.created_at > ${at}`, filter.createdAfter);
   if (filter.createdBefore !== undefined) add((at) => `run.created_at < ${at}`, filter.createdBefore);

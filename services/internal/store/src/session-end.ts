@@ -10,7 +10,7 @@ export const listEndableLeases = (db: Db, p: { tenantId: number; sessionId: bigi
   FROM lease
   JOIN route ON route.id = lease.route_id
   JOIN session ON session.tenant_id = lease.tenant_id AND session.id = lease.session_id
-  WHERE lease.session_id = $2 AND lease.tenant_id = $1 AND session.epoch = $3 AND NOT route.exclusive
+  WHERE lease.session_id = $2 AND lease.session_id > 0 AND lease.tenant_id = $1 AND session.epoch = $3 AND NOT route.exclusive
   ORDER BY lease.task_id`,
     [p.tenantId, p.sessionId, p.epoch],
   );

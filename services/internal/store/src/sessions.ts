@@ -87,7 +87,7 @@ export const closeSession = (db: Db, p: { tenantId: number; sessionId: bigint; e
     `
   UPDATE session SET closed_at = clock_timestamp()
   WHERE tenant_id = $1 AND id = $2 AND epoch = $3 AND closed_at IS NULL
-    AND NOT EXISTS (SELECT FROM lease WHERE lease.session_id = $2 AND lease.tenant_id = $1)
+    AND NOT EXISTS (SELECT FROM lease WHERE lease.session_id = $2 AND lease.session_id > 0 AND lease.tenant_id = $1)
   RETURNING id`,
     [p.tenantId, p.sessionId, p.epoch],
   );
@@ -119,7 +119,7 @@ export const listSessions = (db: Db, p: { tenantId: number; beforeId: bigint; li
   SELECT session.id, session.name, session.handlers, session.queues, session.capabilities, session.slots,
     session.lease_ms, session.epoch, session.created_at, session.seen_at,
     session.seen_at > clock_timestamp() - session.lease_ms * interval '1 ms' AS is_recent,
-    (SELECT count(*)::int FROM lease WHERE lease.session_id = session.id) AS leased_count
+    (SELECT count(*)::int FROM lease WHERE lease.session_id = session.id AND lease.session_id > 0) AS leased_count
   FROM session
   WHERE session.tenant_id = $1 AND session.id < $2
     AND session.closed_at IS NULL AND session.seen_at > clock_timestamp() - interval '1 minute'
