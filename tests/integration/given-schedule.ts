@@ -17,13 +17,13 @@ export async function givenSchedule(mesh: TestMesh, init: ScheduleInit = {}): Pr
   return schedule.name;
 }
 
-/** Makes a tick due so many seconds ago, as if the time had come; answers it. */
-export async function makeDue(mesh: TestMesh, name: string, secondsAgo: number): Promise<Date> {
+/** Makes a tick due so many seconds ago, as if the time had come, and those of `cron` since then; answers the first. */
+export async function makeDue(mesh: TestMesh, name: string, secondsAgo: number, cron = YEARLY): Promise<Date> {
   const { next_at } = await mesh.db.one<{ next_at: Date }>(
     "",
-    `UPDATE schedule SET next_at = date_trunc('second', clock_timestamp()) - $2 * interval '1 second'
+    `UPDATE schedule SET next_at = date_trunc('second', clock_timestamp()) - $2 * interval '1 second', cron = $3
     WHERE name = $1 RETURNING next_at`,
-    [name, secondsAgo],
+    [name, secondsAgo, cron],
   );
   return next_at;
 }

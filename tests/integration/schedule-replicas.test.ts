@@ -103,10 +103,13 @@ function wallOf(zone: string, at: number): number {
 /** The last change of a zone's clock, over two days ago: `gap` where it was put forward, `overlap` where back. */
 function lastChange(zone: string, kind: "gap" | "overlap"): number {
   const offset = (at: number) => wallOf(zone, at) - at;
-  for (let at = Math.floor(Date.now() / HALF_HOUR) * HALF_HOUR - 4 * 86_400_000; ; at -= HALF_HOUR) {
-    const difference = offset(at) - offset(at - HALF_HOUR);
-    if (kind === "gap" ? difference > 0 : difference < 0) return at;
-  }
+  const isChange = (at: number, step: number) =>
+    kind === "gap" ? offset(at) > offset(at - step) : offset(at) < offset(at - step);
+  let day = Math.floor(Date.now() / 86_400_000) * 86_400_000 - 3 * 86_400_000;
+  while (!isChange(day, 86_400_000)) day -= 86_400_000;
+  let at = day;
+  while (!isChange(at, HALF_HOUR)) at -= HALF_HOUR;
+  return at;
 }
 
 const dateOf = (zone: string, at: number) => new Date(wallOf(zone, at)).toISOString().slice(0, 10);

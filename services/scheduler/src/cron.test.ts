@@ -43,6 +43,16 @@ test("every half hour follows elapsed time through gap and overlap", () => {
   ]);
 });
 
+test("every second follows elapsed time through gap and overlap", () => {
+  const clock = readCron("* * * * * *", "America/New_York");
+
+  for (const change of ["2026-03-08T07:00Z", "2026-11-01T06:00Z", "2026-11-01T07:00Z"]) {
+    const at = Date.parse(change) - 2_000;
+    const found = [1, 2, 3, 4].reduce<number[]>((ticks) => [...ticks, clock.next(ticks.at(-1)!)!], [at]);
+    expect(found.map((tick) => tick - at)).toEqual([0, 1_000, 2_000, 3_000, 4_000]);
+  }
+});
+
 test("Lord Howe's half hour keeps fixed times to once a day and half hours to every half hour", () => {
   const zone = "Australia/Lord_Howe";
 
