@@ -3,6 +3,7 @@ import { createServiceClient, createTransport } from "@runmesh/client/internal";
 import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
 import { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
+import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import { startStandalone } from "@runmesh/standalone/standalone";
 import type { TestMesh } from "@runmesh/testing/mesh";
 import { type Attach, attachWorker, type MeshWorker } from "@runmesh/testing/mesh-worker";
@@ -19,6 +20,7 @@ export function connectTo(url: string) {
   return {
     runs: createServiceClient(RunService, transport, CALLS),
     tasks: createServiceClient(TaskService, transport, CALLS),
+    workflows: createServiceClient(WorkflowService, transport, CALLS),
     leases,
     worker: (attach: Attach = {}): Promise<MeshWorker> => attachWorker(leases, attach),
     close: () => transport.close(),

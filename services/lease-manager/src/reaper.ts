@@ -5,7 +5,7 @@ import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
-import { type DueLease, extendLiveLeases, listDueLeases } from "@runmesh/store/leases";
+import { type DueLease, extendLiveLeases, listDueLeases, lookForOutage } from "@runmesh/store/leases";
 import { lockDueLeases } from "@runmesh/store/lock-leases";
 import { closeStaleSessions } from "@runmesh/store/sessions";
 import { type EndedLease, type LeaseError, settleRun } from "@runmesh/store/settle-run";
@@ -14,9 +14,10 @@ import type { Sessions } from "./sessions.ts";
 
 const BATCH = 500;
 const INTERVAL_MS = 500;
-/** The database was out of reach for so long that live leases may have missed a renewal: a third of the default lease. */
-const OUTAGE_MS = 5_000;
-const RENEWAL_MS = 5_000;
+/** A look at the database that took so long was an outage, though it did not fail. */
+const SLOW_LOOK_MS = 1_000;
+/** Longer than any lease. */
+const UNKNOWN_OUTAGE_MS = 2 ** 31 - 1;
 
 const TIMEOUTS = {
   start_to_close: timeout(MESH_ERROR_TYPES.START_TO_CLOSE, "The handler took longer than start_to_close."),
@@ -39,14 +40,28 @@ export interface ReaperOptions {
 export function createReaper(options: ReaperOptions): Loop {
   const { db, wakeups, sessions } = options;
   let seenAt: { local: number; database: Date } | undefined;
+  let failed = false;
 
-  /** After an outage, leases that were live get time for one renewal before expiry goes on (G4). */
+  /**
+   * After an outage, leases that were live get time for one renewal before expiry goes on (G4). A database that can
+   * only be read is out of reach as well: nobody can renew.
+   */
   async function forgiveOutage(): Promise<void> {
-    const { now } = await db.one<{ now: Date }>("clock", "SELECT clock_timestamp() AS now", []);
-    if (seenAt !== undefined && performance.now() - seenAt.local > OUTAGE_MS) {
-      await extendLiveLeases(db, { aliveAt: seenAt.database, ms: RENEWAL_MS });
+    const askedAt = performance.now();
+    const look = await lookForOutage(db).catch((error: unknown) => {
+      failed = true;
+      throw error;
+    });
+    const local = performance.now();
+    if (seenAt === undefined) {
+      // Leases that nobody ended for so long: no reaper was there when they ran out, so their workers had none to ask.
+      const aliveAt = look.overdue_since && new Date(look.overdue_since.getTime() - 1);
+      if (aliveAt !== null) await extendLiveLeases(db, { aliveAt, outageMs: UNKNOWN_OUTAGE_MS });
+    } else if (failed || local - askedAt > SLOW_LOOK_MS) {
+      await extendLiveLeases(db, { aliveAt: seenAt.database, outageMs: Math.ceil(local - seenAt.local) });
     }
-    seenAt = { local: performance.now(), database: now };
+    failed = false;
+    seenAt = { local, database: look.now };
   }
 
   async function end(tenantId: number, runId: bigint, due: readonly DueLease[]): Promise<void> {

@@ -142,16 +142,40 @@ export const listDueLeases = (db: Db, p: { limit: number }) =>
   );
 
 /**
- * After an outage of the database: leases that lived when it was last seen get time for one renewal before expiry goes
- * on (G4).
+ * The database's clock, and since when leases are overdue that a reaper at work would have ended by now. Fails where
+ * the database can only be read.
  */
-export const extendLiveLeases = (db: Db, p: { aliveAt: Date; ms: number }) =>
+export const lookForOutage = (db: Db) =>
+  db.one<{ now: Date; overdue_since: Date | null }>(
+    "look_for_outage",
+    `
+  WITH may_write AS (
+    UPDATE lease SET expires_at = expires_at WHERE false
+  )
+  SELECT clock_timestamp() AS now,
+    (SELECT min(expires_at) FROM lease WHERE expires_at < clock_timestamp() - interval '1500 ms') AS overdue_since`,
+    [],
+  );
+
+/**
+ * After an outage of the database: leases that lived when it was last seen, and for which it was longer than a third of
+ * their length, get time for one renewal before expiry goes on, and what could not be told in time another chance (G4).
+ */
+export const extendLiveLeases = (db: Db, p: { aliveAt: Date; outageMs: number }) =>
   db.rows(
     "extend_live_leases",
     `
-  UPDATE lease SET expires_at = clock_timestamp() + $2::int * interval '1 ms'
-  WHERE expires_at > $1 AND expires_at < clock_timestamp() + $2::int * interval '1 ms'`,
-    [p.aliveAt, p.ms],
+  UPDATE lease
+  SET expires_at = greatest(lease.expires_at, grace.until),
+    close_by = CASE WHEN lease.close_by > $1 THEN greatest(lease.close_by, grace.until) ELSE lease.close_by END,
+    beat_by = CASE WHEN lease.beat_by > $1 THEN greatest(lease.beat_by, grace.until) ELSE lease.beat_by END
+  FROM session
+  CROSS JOIN LATERAL (
+    SELECT clock_timestamp() + greatest(session.lease_ms / 3, 2000) * interval '1 ms' AS until
+  ) AS grace
+  WHERE session.tenant_id = lease.tenant_id AND session.id = lease.session_id
+    AND session.lease_ms / 3 < $2::int AND lease.expires_at > $1`,
+    [p.aliveAt, p.outageMs],
   );
 
 /** Why completions were refused: what stands where a lease was named. */
