@@ -1,7 +1,12 @@
 import { Command } from "commander";
+import { addAuditList } from "./commands/audit-list.ts";
 import { addDev } from "./commands/dev.ts";
 import { addDoctor } from "./commands/doctor.ts";
 import { addImportWfFormat } from "./commands/import-wfformat.ts";
+import { addKeyCreate } from "./commands/key-create.ts";
+import { addKeyList } from "./commands/key-list.ts";
+import { addKeyRevoke } from "./commands/key-revoke.ts";
+import { addKeyRotate } from "./commands/key-rotate.ts";
 import { addMigrate } from "./commands/migrate.ts";
 import { addRunCancel } from "./commands/run-cancel.ts";
 import { addRunEvents } from "./commands/run-events.ts";
@@ -17,9 +22,13 @@ import { addSchedulePut } from "./commands/schedule-put.ts";
 import { addScheduleResume } from "./commands/schedule-resume.ts";
 import { addScheduleShow } from "./commands/schedule-show.ts";
 import { addScheduleTrigger } from "./commands/schedule-trigger.ts";
+import { addStart } from "./commands/start.ts";
 import { addTaskList } from "./commands/task-list.ts";
 import { addTaskLogs } from "./commands/task-logs.ts";
 import { addTaskShow } from "./commands/task-show.ts";
+import { addTenantCreate } from "./commands/tenant-create.ts";
+import { addTenantList } from "./commands/tenant-list.ts";
+import { addTenantQuota } from "./commands/tenant-quota.ts";
 import { addWorkerList } from "./commands/worker-list.ts";
 import { addWorkflowList } from "./commands/workflow-list.ts";
 import { addWorkflowRegister } from "./commands/workflow-register.ts";
@@ -53,6 +62,13 @@ const GROUPS: readonly (readonly [string, string, readonly AddCommand[]])[] = [
     ],
   ],
   ["worker", "see who works", [addWorkerList]],
+  ["key", "make and end the credentials of machines", [addKeyCreate, addKeyList, addKeyRotate, addKeyRevoke]],
+  ["audit", "see who did what", [addAuditList]],
+  [
+    "tenant",
+    "make tenants and set their quotas, as an admin of the system",
+    [addTenantCreate, addTenantList, addTenantQuota],
+  ],
   ["import", "make workflows of other systems' files", [addImportWfFormat]],
 ];
 
@@ -79,6 +95,7 @@ export function createProgram(host: Host, version: string, json: boolean): Comma
     .addHelpText("after", EXIT_HELP);
 
   addDev(program, host);
+  addStart(program, host);
   for (const [name, description, commands] of GROUPS) {
     const group = program.command(name).description(description);
     for (const add of commands) add(group, host);

@@ -16,4 +16,6 @@ test("the standalone package is what the command takes it for", { timeout: 30_00
   expect(standalone.startStandalone).toBeTypeOf("function");
   expect(maintenance.migrate).toBeTypeOf("function");
   expect(maintenance.doctor).toBeTypeOf("function");
+  expect(maintenance.bootstrapKey).toBeTypeOf("function");
+  expect(maintenance.hasAdminKey).toBeTypeOf("function");
 });

@@ -1,7 +1,7 @@
 /**
  * What the command uses of @runmesh/standalone. It is loaded by a name that the compiler does not follow: the package
- * runs from its source, brings a database along, and only `dev`, `migrate` and `doctor` need it. A test holds these
- * interfaces and the package together.
+ * runs from its source, brings a database along, and only `dev`, `start`, `migrate`, `doctor` and the first key need it.
+ * A test holds these interfaces and the package together.
  */
 export interface Standalone {
   readonly url: string;
@@ -17,6 +17,8 @@ export interface StandaloneOptions {
   readonly dataDir?: string;
   readonly databaseUrl?: string;
   readonly logLevel?: LogLevel;
+  readonly authentication?: "local" | "keys";
+  readonly keySecret?: string;
 }
 
 export type LogLevel = "silent" | "error" | "warn" | "info" | "debug";
@@ -36,6 +38,17 @@ export interface StandaloneModule {
 export interface MaintenanceModule {
   migrate(options: { readonly databaseUrl: string }): Promise<{ readonly applied: readonly string[] }>;
   doctor(options: { readonly databaseUrl: string }): Promise<Finding[]>;
+  bootstrapKey(
+    options: BootstrapOptions,
+  ): Promise<{ readonly id: string; readonly name: string; readonly secret: string }>;
+  hasAdminKey(options: { readonly databaseUrl: string }): Promise<boolean>;
+}
+
+export interface BootstrapOptions {
+  readonly databaseUrl: string;
+  readonly name: string;
+  readonly keySecret?: string;
+  readonly force?: boolean;
 }
 
 const PACKAGE = "@runmesh/standalone";

@@ -3,6 +3,7 @@ import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { RunService, type StartRunResponse } from "@runmesh/contracts/run/v1/run_service_pb";
 import { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
+import { TenantService } from "@runmesh/contracts/tenant/v1/tenant_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import type { AnyWorkflow, Workflow } from "./define-workflow.ts";
 import { MeshError } from "./errors.ts";
@@ -45,6 +46,7 @@ export interface Mesh {
   readonly workflows: Client<typeof WorkflowService>;
   readonly tasks: Client<typeof TaskService>;
   readonly workers: Client<typeof LeaseService>;
+  readonly tenants: Client<typeof TenantService>;
   readonly schedules: Client<typeof ScheduleService>;
   /** Closes idle connections. They do not keep a process alive. */
   close(): void;
@@ -81,6 +83,7 @@ export function connect(options: MeshOptions): Mesh {
     workflows,
     tasks: createServiceClient(TaskService, transport, policy),
     workers: createServiceClient(LeaseService, transport, policy),
+    tenants: createServiceClient(TenantService, transport, policy),
     schedules: createServiceClient(ScheduleService, transport, policy),
     close: () => transport.close(),
   };

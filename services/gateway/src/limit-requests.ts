@@ -8,13 +8,19 @@ import type { TokenBuckets } from "@runmesh/platform/token-buckets";
 import type { Quotas } from "./quotas.ts";
 
 /** What workers report of work in hand. Refusing it would lose leases and repeat the work, which costs more. */
-export const UNLIMITED: ReadonlySet<DescMethod> = new Set([
-  LeaseService.method.renewLeases,
-  LeaseService.method.completeTasks,
-  LeaseService.method.failTasks,
-  LeaseService.method.releaseTasks,
-  LeaseService.method.exchange,
+const UNLIMITED: ReadonlySet<string> = new Set([
+  "RenewLeases",
+  "CompleteTasks",
+  "FailTasks",
+  "ReleaseTasks",
+  "Exchange",
+  "RecordSteps",
+  "SuspendTask",
 ]);
+
+/** Whether a method is never refused for its rate. */
+export const isUnlimited = (method: DescMethod): boolean =>
+  method.parent.typeName === LeaseService.typeName && UNLIMITED.has(method.name);
 
 /** A burst holds so many seconds' worth. */
 const BURST_SECONDS = 2;
@@ -39,7 +45,7 @@ export function limitRequests({
 
   return (next) => async (request) => {
     const principal = request.contextValues.get(principalKey);
-    if (principal === undefined || UNLIMITED.has(request.method)) return next(request);
+    if (principal === undefined || isUnlimited(request.method)) return next(request);
     const { tenantId, name } = principal;
     const rates = quotas.find(tenantId) ?? (await quotas.get(tenantId));
     await take(`requests:${tenantId}:${name}`, 1, rates.requestsPerSecond, "requests of this credential");
@@ -50,6 +56,6 @@ export function limitRequests({
 }
 
 function countStarts(method: DescMethod, message: unknown): number {
-  if (method === RunService.method.startRun) return 1;
+  if (method === RunService.method.startRun || method === RunService.method.startChildRun) return 1;
   return method === RunService.method.startRuns ? (message as StartRunsRequest).runs.length : 0;
 }

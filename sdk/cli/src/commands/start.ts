@@ -1,0 +1,70 @@
+import { resolve } from "node:path";
+import { type Command, Option } from "commander";
+import { readCount } from "../arguments.ts";
+import type { Host } from "../host.ts";
+import { createPrinter } from "../output.ts";
+import { type LogLevel, loadMaintenance, loadStandalone } from "../standalone-package.ts";
+import { untilAborted } from "../until-aborted.ts";
+import { DEFAULT_DATA, DEFAULT_PORT, findDatabaseUrl, withoutPassword } from "./dev.ts";
+
+interface StartOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly data?: string;
+  readonly databaseUrl?: string;
+  readonly authentication: "keys" | "local";
+  readonly logLevel: LogLevel;
+}
+
+/** Serves for real: keys unless told otherwise, JSON logs on stderr, nothing for the eye. */
+export function addStart(program: Command, host: Host): void {
+  program
+    .command("start")
+    .description("serve a whole mesh for others; every caller needs a key")
+    .option("--host <address>", "where it listens; 0.0.0.0 for every address", "127.0.0.1")
+    .option("--port <port>", "0 takes a free one", readCount(0, 65_535), DEFAULT_PORT)
+    .option("--data <folder>", `where the embedded PostgreSQL keeps everything (default: ${DEFAULT_DATA})`)
+    .option("--database-url <url>", "a PostgreSQL of yours in place of the embedded one (RUNMESH_DATABASE_URL)")
+    .addOption(
+      new Option("--authentication <how>", "local takes every caller for the admin, on loopback only")
+        .choices(["keys", "local"])
+        .default("keys"),
+    )
+    .addOption(
+      new Option("--log-level <level>", "how much the services say, as JSON on stderr")
+        .choices(["silent", "error", "warn", "info", "debug"])
+        .default("info"),
+    )
+    .action(async (options: StartOptions, command: Command) => {
+      const printer = createPrinter(host.terminal, command.optsWithGlobals<{ json?: boolean }>().json === true);
+      const databaseUrl = findDatabaseUrl(options, host);
+      const keySecret = host.env.RUNMESH_KEY_SECRET || undefined;
+      const { startStandalone } = await loadStandalone();
+
+      const mesh = await startStandalone({
+        host: options.host,
+        port: options.port,
+        logLevel: options.logLevel,
+        authentication: options.authentication,
+        ...(keySecret !== undefined && { keySecret }),
+        ...(databaseUrl === undefined ? { dataDir: resolve(options.data ?? DEFAULT_DATA) } : { databaseUrl }),
+      });
+
+      try {
+        const { url, dataDir } = mesh;
+        const database = databaseUrl === undefined ? "embedded" : withoutPassword(databaseUrl);
+        printer.one({ url, dataDir, database, authentication: options.authentication }, () => [`Serving at ${url}`]);
+        if (options.authentication === "keys") {
+          const { hasAdminKey } = await loadMaintenance();
+          const where = databaseUrl === undefined ? `--data ${dataDir}` : "--database-url …";
+          // The key itself is not made here: this output is kept in journals.
+          if (!(await hasAdminKey({ databaseUrl: mesh.databaseUrl }))) {
+            printer.note(`No admin's key works yet: runmesh key create admin --bootstrap ${where}`);
+          }
+        }
+        await untilAborted(host.signal);
+      } finally {
+        await mesh.stop();
+      }
+    });
+}

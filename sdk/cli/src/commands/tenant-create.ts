@@ -1,0 +1,20 @@
+import type { Command } from "commander";
+import type { Host } from "../host.ts";
+import { addQuotaOptions, type QuotaOptions } from "../quota-options.ts";
+import { openSession } from "../session.ts";
+import { tenantShape } from "../tenant-view.ts";
+
+export function addTenantCreate(group: Command, host: Host): void {
+  addQuotaOptions(group.command("create"))
+    .argument("<name>", "1 to 63 of [a-z0-9-], a letter first")
+    .description("make a tenant; `key create --tenant` makes its first key")
+    .action(async (name: string, options: QuotaOptions, command: Command) => {
+      const { printer, call, mesh } = openSession(command, host);
+      const { tenants } = await mesh();
+      const { requestsPerSecond, startsPerSecond } = options;
+
+      const { tenant } = await tenants.createTenant({ name, quota: { requestsPerSecond, startsPerSecond } }, call);
+
+      printer.one(tenantShape(tenant!), () => [`Made tenant ${name}`]);
+    });
+}
