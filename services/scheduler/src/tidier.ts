@@ -1,6 +1,7 @@
 import type { Log } from "@runmesh/platform/log";
 import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
+import { forgetAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { listHalfResumed } from "@runmesh/store/held";
@@ -10,7 +11,7 @@ import { forgetRequests } from "@runmesh/store/requests";
 const RUNS = 100;
 const REQUESTS = 1_000;
 
-/** Goes on with resumes that a crash cut off, and forgets request ids that are over a day old. */
+/** Goes on with resumes that a crash cut off, and forgets request ids and audit entries that are old enough. */
 export function createTidier(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
   const { db, wakeups, log } = deps;
   return createLoop({
@@ -24,7 +25,8 @@ export function createTidier(deps: { db: Db; definitions: DefinitionCache; wakeu
         for (const route of await releasePaused(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
       }
       const forgotten = await forgetRequests(db, { limit: REQUESTS });
-      return { again: runs.length === RUNS || forgotten === REQUESTS };
+      const audited = await forgetAudit(db, { limit: REQUESTS });
+      return { again: runs.length === RUNS || forgotten === REQUESTS || audited === REQUESTS };
     },
   });
 }
