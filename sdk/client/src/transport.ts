@@ -1,7 +1,7 @@
 import { Agent } from "node:http";
 import { Agent as SecureAgent } from "node:https";
 import type { Interceptor, Transport } from "@connectrpc/connect";
-import { createConnectTransport } from "@connectrpc/connect-node";
+import { createConnectTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
 export interface TransportOptions {
   /** As in "http://localhost:7400". */
@@ -11,7 +11,10 @@ export interface TransportOptions {
 }
 
 export interface MeshTransport extends Transport {
-  /** Closes the connections that are idle, and the others when their calls have ended. */
+  /**
+   * Closes every connection. A stream of which the last message was read may not have closed yet, and would keep the
+   * process alive; a watch that still goes on takes up a new connection by itself.
+   */
   close(): void;
 }
 
@@ -35,11 +38,15 @@ export function createTransport(options: TransportOptions): MeshTransport {
     ...(isLoopback(url) && { acceptCompression: [] }),
   };
   const calls = createConnectTransport({ ...shared, httpVersion: "1.1", nodeOptions: { agent } });
-  const streams = createConnectTransport({ ...shared, httpVersion: "2", pingIntervalMs: PING_MS });
+  const sessionManager = new Http2SessionManager(shared.baseUrl, { pingIntervalMs: PING_MS });
+  const streams = createConnectTransport({ ...shared, httpVersion: "2", sessionManager });
   return {
     unary: (...call) => calls.unary(...call),
     stream: (...call) => streams.stream(...call),
-    close: () => agent.destroy(),
+    close() {
+      agent.destroy();
+      sessionManager.abort();
+    },
   };
 }
 
