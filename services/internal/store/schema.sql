@@ -269,6 +269,7 @@ CREATE TABLE run (
   traceparent text,
   partition_count integer NOT NULL DEFAULT 0,
   concurrency_key text,
+  detached boolean NOT NULL DEFAULT false,
   CONSTRAINT run_pkey PRIMARY KEY (tenant_id, id)
 ) PARTITION BY RANGE (id);
 CREATE INDEX run_parent ON ONLY public.run USING btree (tenant_id, parent_run_id, id) WHERE (parent_run_id IS NOT NULL);
@@ -389,6 +390,16 @@ CREATE TABLE setting (
   CONSTRAINT setting_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE signal (
+  tenant_id integer NOT NULL,
+  run_id bigint NOT NULL,
+  id bigint NOT NULL DEFAULT nextval('signal_id'::regclass),
+  name text NOT NULL,
+  value bytea,
+  at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT signal_pkey PRIMARY KEY (tenant_id, run_id, id)
+) PARTITION BY RANGE (run_id);
+
 CREATE TABLE slot (
   tenant_id integer NOT NULL,
   key text NOT NULL,
@@ -408,6 +419,25 @@ CREATE TABLE start_key (
   CONSTRAINT start_key_pkey PRIMARY KEY (tenant_id, workflow_id, digest)
 );
 
+CREATE TABLE step (
+  tenant_id integer NOT NULL,
+  task_id bigint NOT NULL,
+  position integer NOT NULL,
+  kind smallint NOT NULL,
+  name text NOT NULL,
+  occurrence integer NOT NULL,
+  done integer,
+  outcome smallint NOT NULL DEFAULT 0,
+  value bytea,
+  total_bytes bigint NOT NULL DEFAULT 0,
+  due_at timestamp with time zone,
+  child_run_id bigint,
+  renew boolean NOT NULL DEFAULT false,
+  at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT step_pkey PRIMARY KEY (tenant_id, task_id, "position")
+) PARTITION BY RANGE (task_id);
+CREATE UNIQUE INDEX step_done ON ONLY public.step USING btree (tenant_id, task_id, done) WHERE (done IS NOT NULL);
+
 CREATE TABLE suspended (
   tenant_id integer NOT NULL,
   task_id bigint NOT NULL,
@@ -421,6 +451,7 @@ CREATE TABLE suspended (
   child_run_id bigint,
   wake_at timestamp with time zone,
   suspended_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  paused boolean NOT NULL DEFAULT false,
   CONSTRAINT suspended_pkey PRIMARY KEY (tenant_id, task_id)
 );
 CREATE INDEX suspended_wake ON public.suspended USING btree (wake_at) WHERE (wake_at IS NOT NULL);
@@ -472,6 +503,8 @@ CREATE SEQUENCE outbox_id AS bigint START 1 INCREMENT 1 CACHE 1;
 
 CREATE SEQUENCE run_id_block AS bigint START 1 INCREMENT 1 CACHE 1;
 
+CREATE SEQUENCE signal_id AS bigint START 1 INCREMENT 1 CACHE 1;
+
 CREATE OR REPLACE FUNCTION public.add_partition(parent text, slot bigint, low bigint, high bigint, options text)
  RETURNS void
  LANGUAGE plpgsql
@@ -491,14 +524,19 @@ DECLARE
   low bigint := slot << 18;
   high bigint := (slot + 1) << 18;
 BEGIN
-  IF to_regclass('run_event_p' || slot) IS NOT NULL THEN RETURN; END IF;
+  IF to_regclass('signal_p' || slot) IS NOT NULL THEN RETURN; END IF;
   PERFORM pg_advisory_xact_lock(hashtext('runmesh.partitions'));
-  IF to_regclass('run_event_p' || slot) IS NOT NULL THEN RETURN; END IF;
-  PERFORM add_partition('run', slot, low, high, 'WITH (fillfactor = 45)');
-  PERFORM add_partition('task', slot, low << 20, high << 20, '');
-  PERFORM add_partition('attempt', slot, low << 20, high << 20, '');
-  PERFORM add_partition('attempt_log', slot, low << 20, high << 20, '');
-  PERFORM add_partition('run_event', slot, low, high, '');
+  IF to_regclass('signal_p' || slot) IS NOT NULL THEN RETURN; END IF;
+  -- An old version that was at it while this one came has made these.
+  IF to_regclass('run_event_p' || slot) IS NULL THEN
+    PERFORM add_partition('run', slot, low, high, 'WITH (fillfactor = 45)');
+    PERFORM add_partition('task', slot, low << 20, high << 20, '');
+    PERFORM add_partition('attempt', slot, low << 20, high << 20, '');
+    PERFORM add_partition('attempt_log', slot, low << 20, high << 20, '');
+    PERFORM add_partition('run_event', slot, low, high, '');
+  END IF;
+  PERFORM add_partition('step', slot, low << 20, high << 20, '');
+  PERFORM add_partition('signal', slot, low, high, '');
 END $function$;
 
 CREATE OR REPLACE FUNCTION public.take_run_id_block()

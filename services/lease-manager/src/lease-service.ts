@@ -18,6 +18,7 @@ import { type RenewalsOptions, renew } from "./renewals.ts";
 import { readCompleted, readFailed, readHeld } from "./report-message.ts";
 import type { ItemOutcome } from "./reports.ts";
 import type { Session } from "./sessions.ts";
+import { createSteps } from "./steps.ts";
 
 const MAX_ITEMS = 1_000;
 const MAX_HELD = 10_000;
@@ -103,6 +104,8 @@ export function createLeaseService(deps: LeaseServiceDeps): ServiceImpl<typeof L
       const { taskId, fence } = request;
       return { paramsJson: await getParams(deps, session, { taskId, fence }) };
     },
+
+    ...createSteps(deps, getSession),
 
     async listWorkers(request, context) {
       const { tenantId } = getPrincipal(context);

@@ -13,6 +13,7 @@ const MAX_PROGRESS_BYTES = 64 * 1024;
 const MAX_DETAILS_BYTES = 64 * 1024;
 const MAX_LINE_BYTES = 8 * 1024;
 const MAX_TYPE_BYTES = 128;
+const MAX_FORGOTTEN = 1_000;
 
 /** Reads a completion; a faulty one is answered by itself and holds up no other. */
 export function readCompleted(task: CompletedTask, field: string): CompletedItem | MeshError {
@@ -39,6 +40,7 @@ export function readFailed(task: FailedTask, field: string): FailedItem | MeshEr
     },
     retryAfterMs: task.retryAfter === undefined ? 0 : Math.max(0, durationMs(task.retryAfter)),
     log: readLog(task.taskId, task.fence, task.log),
+    forget: task.forgetSteps.slice(0, MAX_FORGOTTEN),
   }));
 }
 
@@ -52,7 +54,7 @@ export function readHeld(lease: HeldLease, field: string): NamedLease {
   };
 }
 
-function readSmallJson(bytes: Uint8Array | undefined, field: string, most: number): Buffer | undefined {
+export function readSmallJson(bytes: Uint8Array | undefined, field: string, most: number): Buffer | undefined {
   if (bytes === undefined || bytes.length === 0) return undefined;
   if (bytes.length > most) throw invalidField(field, `has at most ${most} bytes`, "TOO_LARGE");
   const text = readPayload({ case: "json", value: bytes }, field);
@@ -75,7 +77,7 @@ const cut = (text: string, most: number): Buffer => {
   return bytes.length <= most ? bytes : bytes.subarray(0, most);
 };
 
-const readLog = (taskId: bigint, fence: bigint, lines: readonly LogLine[]): NewLogLine[] =>
+export const readLog = (taskId: bigint, fence: bigint, lines: readonly LogLine[]): NewLogLine[] =>
   lines.map((line) => ({
     taskId,
     fence,

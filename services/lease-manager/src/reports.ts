@@ -13,6 +13,7 @@ import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
 import { type EndedLease, type LeaseError, settleRun } from "@runmesh/store/settle-run";
+import { forgetFailures } from "@runmesh/store/steps";
 import { Completer } from "./completer.ts";
 import type { Session } from "./sessions.ts";
 
@@ -33,6 +34,8 @@ export interface FailedItem extends LeaseKey {
   readonly error: LeaseError;
   readonly retryAfterMs: number;
   readonly log: readonly NewLogLine[];
+  /** Positions of recorded failures that ended the handler. */
+  readonly forget: readonly number[];
 }
 
 /** Accepted, or why not. */
@@ -69,6 +72,7 @@ export class Reports {
 
   async fail(session: Session, items: readonly FailedItem[]): Promise<ItemOutcome[]> {
     await this.#keepLogs(session, items);
+    await this.#forget(session, items);
     const ends = items.map((item) => ({ ...item, outcome: "FAILED" as const }));
     const accepted = await this.#settle(session, ends);
     return this.#explain(
@@ -154,6 +158,14 @@ export class Reports {
     return items.map((item) => session.held.get(item.taskId)?.loaded ?? runs.get(runIdOf(item.taskId)));
   }
 
+  /** A crash after this is no loss: the next attempt tries anew what would have failed the same. */
+  async #forget({ tenantId, id: sessionId }: Session, items: readonly FailedItem[]): Promise<void> {
+    for (const { taskId, fence, forget: positions } of items) {
+      if (positions.length === 0) continue;
+      await forgetFailures(this.#options.hot, { tenantId, sessionId, taskId, fence, positions });
+    }
+  }
+
   /** Log lines go before the end of their lease, which fences them. */
   async #keepLogs(session: Session, items: readonly { readonly log: readonly NewLogLine[] }[]): Promise<void> {
     const lines = items.flatMap((item) => item.log);
@@ -163,7 +175,7 @@ export class Reports {
 
   /**
    * Why items were not accepted: a repetition of an accepted completion answers as the first did, and a paused run's
-   * completion, which the merged statement passes over, is settled by itself.
+   * completion, or one that may end a child run, which the merged statement passes over, is settled by itself.
    */
   async #explain(
     session: Session,
@@ -181,7 +193,7 @@ export class Reports {
         const isCompletion = "output" in item;
         if (accepted[i] || (isCompletion && row?.succeeded)) return "accepted";
         const isHeld = row?.lease_fence === item.fence;
-        if (isHeld && row?.run_state === 3 && isCompletion) {
+        if (isHeld && (row?.run_state === 3 || row?.has_parent) && isCompletion) {
           const end = { ...item, outcome: "SUCCEEDED" as const };
           if ((await this.#settle(session, [end])).has(item.taskId)) return "accepted";
         }

@@ -3,13 +3,11 @@ import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Run, type Run_State, RunSchema, TaskCountsSchema } from "@runmesh/contracts/run/v1/run_pb";
 import { ordinalOf } from "@runmesh/domain/ids";
 import { printable } from "@runmesh/domain/printable";
-import { type Lookup, resolveTemplate } from "@runmesh/domain/references";
 import { RUN_STATES } from "@runmesh/domain/states";
-import { findOutputs } from "@runmesh/store/attempts";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
+import { readRunOutput } from "@runmesh/store/run-output";
 import { findInputs, type RunRow } from "@runmesh/store/runs";
-import { toTaskIds } from "./task-ids.ts";
 
 const time = (date: Date | null): Timestamp | undefined => (date === null ? undefined : timestampFromDate(date));
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -69,37 +67,17 @@ export async function writeWholeRun(
   const loaded = await deps.definitions.get(tenantId, row.definition_id);
   const failureKey = row.failure_task_id === null ? "" : loaded.plan.keys[ordinalOf(row.failure_task_id)]!;
   const run = writeRun(row, failureKey);
-  const input = async () => (await findInputs(deps.db, { tenantId, runIds: [row.id] }))[0]?.input.toString("utf8");
-  if (withInput) run.inputJson = bytes((await input()) ?? "null");
-  if (row.state === RUN_STATES.SUCCEEDED) await addOutput(deps.db, tenantId, row, loaded, run, input);
+  if (withInput) {
+    const [found] = await findInputs(deps.db, { tenantId, runIds: [row.id] });
+    run.inputJson = found?.input ?? bytes("null");
+  }
+  if (row.state === RUN_STATES.SUCCEEDED) await addOutput(deps.db, tenantId, row, loaded, run);
   return run;
 }
 
 /** The output is derived from the results it refers to, so ending a run writes none. */
-async function addOutput(
-  db: Db,
-  tenantId: number,
-  row: RunRow,
-  loaded: LoadedDefinition,
-  run: Run,
-  getInput: () => Promise<string | undefined>,
-): Promise<void> {
-  const template = loaded.output;
-  const wanted = template.isConstant ? [] : template.parts.filter((part) => typeof part !== "string");
-  const keys = wanted.flatMap(({ reference }) => (reference.source === "input" ? [] : [reference.source.task]));
-  const input = wanted.some(({ reference }) => reference.source === "input") ? await getInput() : undefined;
-  const outputs = new Map<bigint, string>();
-  const taskIds = toTaskIds(loaded, row.id, keys);
-  if (taskIds.length > 0) {
-    for (const found of await findOutputs(db, { tenantId, taskIds })) {
-      outputs.set(found.task_id, found.output?.toString("utf8") ?? "null");
-    }
-  }
-  const lookup: Lookup = {
-    input: () => input,
-    output: (key) => outputs.get(toTaskIds(loaded, row.id, [key])[0]!),
-  };
-  const resolution = resolveTemplate(template, lookup);
+async function addOutput(db: Db, tenantId: number, row: RunRow, loaded: LoadedDefinition, run: Run): Promise<void> {
+  const resolution = await readRunOutput(db, { tenantId, runId: row.id, loaded });
   if (resolution.ok) run.outputJson = bytes(resolution.text);
   else {
     run.failure = create(RunSchema, {

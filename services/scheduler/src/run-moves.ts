@@ -57,27 +57,31 @@ export class RunMoves {
     return this.#finish(tenantId, runId, outcome, "resumed");
   }
 
-  async retry({ tenantId, name, origin }: Principal, runId: bigint, requestId: string): Promise<Run> {
+  /** `fresh` forgets what handlers recorded. */
+  async retry(principal: Principal, runId: bigint, requestId: string, fresh: boolean): Promise<Run> {
+    const { tenantId, name, origin } = principal;
     const digest = digestRequest("run.retry", requestId);
-    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen: "all" });
+    const asked = { tenantId, runId, principal: name, origin, digest, fresh };
+    const outcome = await reopenRun(this.#deps, { ...asked, reopen: "all" });
     return this.#finish(tenantId, runId, outcome, "retried");
   }
 
   /** Replays one dead letter. Throws ILLEGAL_MOVE where it is none. */
-  async replay({ tenantId, name, origin }: Principal, taskId: bigint, requestId: string): Promise<void> {
+  async replay(principal: Principal, taskId: bigint, requestId: string, fresh: boolean): Promise<void> {
+    const { tenantId, name, origin } = principal;
     const runId = runIdOf(taskId);
     const digest = digestRequest("task.replay", requestId);
     const reopen = [ordinalOf(taskId)];
-    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen });
+    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen, fresh });
     if (outcome.kind === "not_dead") throw illegal(`task ${taskId} is not DEAD`);
     await this.#finish(tenantId, runId, outcome, "replayed");
   }
 
   /** Replays a dead letter; false where it is none any more: another replay, or its run's, came first. */
-  async replayIfDead({ tenantId, name, origin }: Principal, taskId: bigint): Promise<boolean> {
+  async replayIfDead({ tenantId, name, origin }: Principal, taskId: bigint, fresh: boolean): Promise<boolean> {
     const runId = runIdOf(taskId);
     const reopen = [ordinalOf(taskId)];
-    const asked = { tenantId, runId, principal: name, origin, digest: undefined, reopen };
+    const asked = { tenantId, runId, principal: name, origin, digest: undefined, reopen, fresh };
     let outcome = await reopenRun(this.#deps, asked);
     if (outcome.kind === "refused") outcome = { kind: "not_dead" };
     if (outcome.kind === "not_dead") return false;

@@ -16,6 +16,8 @@ import { explainRun } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
 import type { OutboxGauge } from "./outbox-gauge.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
+import { Signals } from "./signals.ts";
+import { startChild } from "./start-child.ts";
 import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
 import { watchRun } from "./watch-run.ts";
 
@@ -30,6 +32,7 @@ export interface RunServiceDeps extends StartDeps {
 /** Moves that a later version serves are left out: they answer NOT_SERVED. */
 export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<typeof RunService>> {
   const { db, wakeups, moves } = deps;
+  const signals = new Signals(deps);
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
@@ -126,8 +129,22 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       return { run: await moves.resume(getPrincipal(context), request.runId) };
     },
 
+    async sendSignal(request, context) {
+      await signals.send(getPrincipal(context), request);
+      return {};
+    },
+
+    async startChildRun(request, context) {
+      await deps.gauge.refuseWhenFull();
+      const { tenantId } = getPrincipal(context);
+      const traceparent = readTraceparent(context);
+      const { started, ...child } = await startChild(deps, { tenantId, request, traceparent });
+      if (started !== undefined) wakeRoots(wakeups, [started]);
+      return { runId: child.runId, created: child.created, workflowVersion: child.version };
+    },
+
     async retryRun(request, context) {
-      return { run: await moves.retry(getPrincipal(context), request.runId, request.requestId) };
+      return { run: await moves.retry(getPrincipal(context), request.runId, request.requestId, request.fresh) };
     },
   };
 }

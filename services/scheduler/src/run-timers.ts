@@ -1,21 +1,23 @@
 import type { Log } from "@runmesh/platform/log";
 import { createLoop, type Loop } from "@runmesh/platform/loop";
-import type { Wakeups } from "@runmesh/platform/wakeup";
+import { type Wakeups, wakeOn } from "@runmesh/platform/wakeup";
 import { beginDueRun } from "@runmesh/store/begin-run";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { endRun } from "@runmesh/store/end-run";
 import { type DueTimer, listDueTimers, TIMER_KINDS } from "@runmesh/store/run-timers";
+import { cancelChildren } from "./cancel-children.ts";
 import { tellLost } from "./tell-lost.ts";
 
 const BATCH = 200;
 
-/** Starts runs whose start time has come, and ends those whose deadline has. */
+/** Starts runs whose start time has come, ends those whose deadline has, and has children follow their parents. */
 export function createRunTimers(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
   const { db, wakeups } = deps;
 
-  async function fire(timer: DueTimer): Promise<void> {
+  async function fire(timer: DueTimer, signal: AbortSignal): Promise<void> {
     const { tenant_id: tenantId, run_id: runId, kind } = timer;
+    if (kind === TIMER_KINDS.CHILDREN) return cancelChildren(deps, { tenantId, runId }, signal);
     if (kind === TIMER_KINDS.START) {
       for (const route of await beginDueRun(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
     } else {
@@ -31,12 +33,13 @@ export function createRunTimers(deps: { db: Db; definitions: DefinitionCache; wa
   return createLoop({
     name: "run-timers",
     intervalMs: 200,
+    wake: wakeOn(wakeups, "children"),
     log: deps.log,
     async runOnce(signal) {
       const due = await listDueTimers(db, { limit: BATCH });
       for (const timer of due) {
         if (signal.aborted) return { again: false };
-        await fire(timer);
+        await fire(timer, signal);
       }
       return { again: due.length === BATCH };
     },

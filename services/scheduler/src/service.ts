@@ -22,6 +22,7 @@ import { createScheduleService } from "./schedule-service.ts";
 import { createSchedules } from "./schedules/loop.ts";
 import { createTaskService } from "./task-service.ts";
 import { createTidier } from "./tidier.ts";
+import { createWaker } from "./waker.ts";
 import { createWorkflowService } from "./workflow-service.ts";
 
 export interface SchedulerOptions {
@@ -61,6 +62,7 @@ export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Sc
     createOverdueStarts({ db, definitions, wakeups, log }),
     createTidier({ db, definitions, wakeups, log }),
     createAdmission({ db, definitions, wakeups, log }),
+    createWaker({ db, definitions, wakeups, log }),
     createSchedules(schedules),
   ]);
   return {

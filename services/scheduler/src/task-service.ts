@@ -156,7 +156,7 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
 
     async replayTask(request, context) {
       const principal = getPrincipal(context);
-      await moves.replay(principal, request.taskId, request.requestId);
+      await moves.replay(principal, request.taskId, request.requestId, request.fresh);
       return { task: await getOne(principal.tenantId, request.taskId) };
     },
 
@@ -166,7 +166,7 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       let replayedCount = 0;
       for (const { id } of page) {
         if (context.signal.aborted) throw new MeshError("CANCELLED", "the caller gave up: repeat from the same token");
-        if (await moves.replayIfDead(principal, id)) replayedCount++;
+        if (await moves.replayIfDead(principal, id, request.fresh)) replayedCount++;
       }
       return { replayedCount, passedOverCount: page.length - replayedCount, nextPageToken };
     },

@@ -38,6 +38,7 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.run.v1.RunService/RetryRuns": OPERATE,
   "runmesh.run.v1.RunService/RerunRun": OPERATE,
   "runmesh.run.v1.RunService/SendSignal": OPERATE,
+  "runmesh.run.v1.RunService/StartChildRun": WORK,
 
   "runmesh.task.v1.TaskService/GetTask": READ,
   "runmesh.task.v1.TaskService/ListTasks": READ,
@@ -55,6 +56,9 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.lease.v1.LeaseService/ReleaseTasks": WORK,
   "runmesh.lease.v1.LeaseService/Exchange": WORK,
   "runmesh.lease.v1.LeaseService/GetTaskParams": WORK,
+  "runmesh.lease.v1.LeaseService/RecordSteps": WORK,
+  "runmesh.lease.v1.LeaseService/ListSteps": WORK,
+  "runmesh.lease.v1.LeaseService/SuspendTask": WORK,
   "runmesh.lease.v1.LeaseService/ListWorkers": READ,
 
   "runmesh.schedule.v1.ScheduleService/PutSchedule": DEFINE,

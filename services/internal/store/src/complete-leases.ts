@@ -4,7 +4,8 @@ import type { Db } from "./db.ts";
 /**
  * The hot end of a task: success. Invariants:
  *   1. An item counts only if (tenant, session, task, fence) is current, its lease unexpired by the database's clock,
- *      and its run RUNNING (G1). A paused run's completions go through settle-run.ts.
+ *      and its run RUNNING (G1). A paused run's completions go through settle-run.ts, and so does one that may end a
+ *      child run: its parent is told in the same transaction.
  *   2. The run's row is locked first, in ascending order, once for each distinct run; the lease is ended under it.
  *   3. Attempt, counters, dependents, sequence and events commit together (G2), and a run's sequence has no gap (G3).
  *   4. Run locks are taken with SKIP LOCKED where `mayWait` is false: one slow cancel holds up nobody else.
@@ -141,6 +142,7 @@ const writeText = (hasDependents: boolean, mayWait: boolean): string => `
     LEFT JOIN LATERAL (
       SELECT sequence, open_count, failing_count, definition_id FROM run
       WHERE tenant_id = $1 AND id = named.run_id AND state = 2
+        AND (parent_task_id IS NULL OR open_count > cardinality($2::bigint[]))
       FOR NO KEY UPDATE${mayWait ? "" : " SKIP LOCKED"}
       OFFSET 0
     ) AS run ON true

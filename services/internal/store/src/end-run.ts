@@ -5,6 +5,7 @@ import { insertAttempts } from "./attempts.ts";
 import { insertAudit } from "./audit.ts";
 import { admitRuns } from "./begin-run.ts";
 import { cancelledAttempt } from "./cancelled-attempt.ts";
+import { tellParent } from "./child-end.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import { runMove } from "./event-moves.ts";
@@ -12,12 +13,13 @@ import { deleteLeases, lockRunLeases } from "./lock-leases.ts";
 import { insertEvents } from "./outbox-write.ts";
 import { PLACES, sweepRun } from "./places.ts";
 import { freeRunSlot } from "./run-slots.ts";
-import { deleteRunTimers } from "./run-timers.ts";
-import { changeRun, lockRun } from "./runs.ts";
+import { deleteRunTimers, insertChildrenTimer } from "./run-timers.ts";
+import { changeRun, type LockedRun, listStrayChildren, lockRun } from "./runs.ts";
 import type { LeaseLost } from "./settle-run.ts";
 import { freeRunSlots } from "./slots.ts";
 import { listTaskStates } from "./task-states.ts";
 import { endTasks } from "./tasks.ts";
+import { NOTHING_PLACED } from "./wake-tasks.ts";
 
 interface Deps {
   readonly db: Db;
@@ -83,18 +85,29 @@ export function endRun({ db, definitions }: Deps, p: EndRun): Promise<EndRunOutc
     if (p.as === "CANCELLED") {
       await insertAudit(tx, { ...p, action: "run.cancel", target: `run/${runId}`, result: "cancelled" });
     }
-    const wokenRoutes = await passOn(tx, definitions, p);
+    // A child start in flight held a lease that was waited for: it is seen here.
+    const children = await listStrayChildren(tx, { tenantId, runId, afterId: 0n, limit: 1 });
+    if (children.length > 0) await insertChildrenTimer(tx, { tenantId, runId });
+    const wokenRoutes = await passOn(tx, definitions, p, run);
     const lost = leases.map((lease) => ({ sessionId: lease.session_id, taskId: lease.task_id, fence: lease.fence }));
     return { kind: "ended", state: p.as, lost, wokenRoutes, moved: true };
   });
 }
 
-/** The run's slots go to who waits for them. */
-async function passOn(tx: Db, definitions: DefinitionCache, { tenantId, runId }: EndRun): Promise<ReadonlySet<number>> {
+/** The parent hears of the end, and the run's slots go to who waits for them. */
+async function passOn(
+  tx: Db,
+  definitions: DefinitionCache,
+  { tenantId, runId }: EndRun,
+  { parent_task_id: parentTaskId }: LockedRun,
+): Promise<ReadonlySet<number>> {
+  const parent =
+    parentTaskId === null ? NOTHING_PLACED : await tellParent(tx, definitions, { tenantId, runId, parentTaskId });
   const freed = await freeRunSlots(tx, { tenantId, runId });
-  const tasks = await admit(tx, { tenantId, keys: freed });
+  const tasks = await admit(tx, { tenantId, keys: [...freed, ...parent.keys] });
   const keys = await freeRunSlot(tx, { tenantId, runId });
-  return new Set([...tasks, ...(await admitRuns(tx, definitions, { tenantId, keys }))]);
+  const runs = await admitRuns(tx, definitions, { tenantId, keys });
+  return new Set([...parent.routeIds, ...tasks, ...runs]);
 }
 
 /** Every task that has not ended becomes CANCELLED; answers how many. */

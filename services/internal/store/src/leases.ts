@@ -186,6 +186,9 @@ export const explainLeases = (db: Db, p: Named) =>
     succeeded: boolean | null;
     lease_fence: bigint | null;
     run_state: number | null;
+    /** The outcome of the lease that was named, where it has ended. */
+    outcome: number | null;
+    has_parent: boolean | null;
   }>(
     "explain_leases",
     `
@@ -195,7 +198,13 @@ export const explainLeases = (db: Db, p: Named) =>
         AND attempt.session_id = $2) AS succeeded,
     (SELECT lease.fence FROM lease
       WHERE lease.tenant_id = $1 AND lease.task_id = named.task_id AND lease.session_id = $2) AS lease_fence,
-    (SELECT run.state FROM run WHERE run.tenant_id = $1 AND run.id = named.task_id >> 20) AS run_state
-  FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence)`,
+    (SELECT attempt.outcome FROM attempt
+      WHERE attempt.tenant_id = $1 AND attempt.task_id = named.task_id AND attempt.fence = named.fence
+        AND attempt.session_id = $2) AS outcome,
+    run.state AS run_state, run.parent_task_id IS NOT NULL AS has_parent
+  FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence)
+  LEFT JOIN LATERAL (
+    SELECT state, parent_task_id FROM run WHERE tenant_id = $1 AND id = named.task_id >> 20 OFFSET 0
+  ) AS run ON true`,
     keys(p),
   );

@@ -2,6 +2,12 @@ import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 import type { LeaseRow } from "./leases.ts";
 
+/** Its handler has started, and was woken since. */
+const WAS_SUSPENDED = `ready.attempt > 0 AND EXISTS (
+      SELECT FROM attempt
+      WHERE attempt.tenant_id = ready.tenant_id AND attempt.task_id = ready.task_id AND attempt.outcome = 7
+    )`;
+
 /**
  * Ready tasks past schedule-to-start, of every tenant: only routes that have one are looked at. It ends with the first
  * start: a task that failed or was lost after one waits as long as it must.
@@ -14,7 +20,7 @@ export const listOverdueStarts = (db: Db, p: { limit: number }) =>
   FROM route
   CROSS JOIN LATERAL (
     SELECT ready.tenant_id, ready.task_id FROM ready
-    WHERE ready.route_id = route.id AND ready.failures = 0 AND ready.losses = 0
+    WHERE ready.route_id = route.id AND ready.failures = 0 AND ready.losses = 0 AND NOT (${WAS_SUSPENDED})
       AND ready.ready_at < clock_timestamp() - route.schedule_to_start_ms * interval '1 ms'
     LIMIT $1
   ) AS overdue
@@ -36,7 +42,7 @@ export const takeOverdueStarts = (db: Db, p: { tenantId: number; taskIds: readon
     DELETE FROM ready
     USING route
     WHERE ready.tenant_id = $1 AND ready.task_id = ANY ($2::bigint[]) AND route.id = ready.route_id
-      AND ready.failures = 0 AND ready.losses = 0
+      AND ready.failures = 0 AND ready.losses = 0 AND NOT (${WAS_SUSPENDED})
       AND ready.ready_at < clock_timestamp() - route.schedule_to_start_ms * interval '1 ms'
     RETURNING ready.task_id, ready.route_id, ready.rank, ready.attempt, ready.failures, ready.losses, ready.ready_at
   )

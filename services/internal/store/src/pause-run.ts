@@ -10,6 +10,7 @@ import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { placeTasks } from "./place-tasks.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { freeUnleasedSlots } from "./slots.ts";
+import { setSuspendedPaused } from "./suspended.ts";
 
 interface Deps {
   readonly db: Db;
@@ -42,6 +43,7 @@ export function pauseRun({ db }: Deps, p: Move): Promise<MoveOutcome> {
     if (run === undefined) return { kind: "missing" };
     if (run.state === RUN_STATES.PAUSED) return { kind: "done", moved: false, wokenRoutes: new Set() };
     if (run.state !== RUN_STATES.RUNNING) return { kind: "refused", state: readRunState(run.state) };
+    await setSuspendedPaused(tx, { ...p, paused: true });
     await holdWaiting(tx, p);
     await holdRun(tx, { ...p, place: "scheduled" });
     await holdRun(tx, { ...p, place: "ready" });
@@ -59,6 +61,7 @@ export async function resumeRun(deps: Deps, p: Move): Promise<MoveOutcome> {
     if (run === undefined) return { kind: "missing" };
     if (run.state === RUN_STATES.RUNNING) return { kind: "done", moved: false, wokenRoutes: new Set() };
     if (run.state !== RUN_STATES.PAUSED) return { kind: "refused", state: readRunState(run.state) };
+    await setSuspendedPaused(tx, { ...p, paused: false });
     await move(tx, p, run, RUN_STATES.RUNNING, EVENT_TYPES.RUN_RESUMED, "run.resume");
     const { routeIds } = await release(tx, deps.definitions, p, run);
     return { kind: "done", moved: true, wokenRoutes: routeIds };

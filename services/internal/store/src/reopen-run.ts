@@ -19,7 +19,9 @@ import { placeTasks } from "./place-tasks.ts";
 import { insertScheduled } from "./places.ts";
 import { listReopened, type ReopenedTask } from "./reopened-tasks.ts";
 import { hasRequest, noteRequest } from "./requests.ts";
+import { insertChildrenTimer } from "./run-timers.ts";
 import { type LockedRun, lockRun, reopenRunRow } from "./runs.ts";
+import { deleteSteps, renewEndedChildren } from "./steps.ts";
 import { listTaskStates } from "./task-states.ts";
 import { reopenTasks } from "./tasks.ts";
 
@@ -32,6 +34,8 @@ export interface ReopenRun {
   readonly digest: string | undefined;
   /** Every task that did not succeed, or the dead letters of these ordinals and what is downstream. */
   readonly reopen: "all" | readonly number[];
+  /** Forgets what handlers of the reopened tasks recorded. */
+  readonly fresh?: boolean | undefined;
 }
 
 export type ReopenOutcome =
@@ -76,6 +80,14 @@ export function reopenRun(
     if (p.digest !== undefined) await noteRequest(tx, { tenantId, digest: p.digest });
     const reopening = recompute(plan, definition, stateOf, p.reopen);
     await writeTasks(tx, p, reopening);
+    const taskIds = [...reopening.ready, ...reopening.blocked.map(({ ordinal }) => ordinal)]
+      .sort((a, b) => a - b)
+      .map((ordinal) => toTaskId(runId, ordinal));
+    if (!p.fresh) await renewEndedChildren(tx, { tenantId, taskIds });
+    else if ((await deleteSteps(tx, { tenantId, taskIds })).length > 0) {
+      // Children that only the record knew do not go on.
+      await insertChildrenTimer(tx, { tenantId, runId });
+    }
     for (const ordinal of reopening.ready) states[ordinal] = TASK_STATES.READY;
     for (const { ordinal } of reopening.blocked) states[ordinal] = TASK_STATES.BLOCKED;
     for (const ordinal of reopening.skipped) states[ordinal] = TASK_STATES.SKIPPED;

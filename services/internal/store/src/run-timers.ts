@@ -1,7 +1,7 @@
 import type { Db } from "./db.ts";
 
-/** What a timer of a run is for. */
-export const TIMER_KINDS = { START: 1, DEADLINE: 2 } as const;
+/** What a timer of a run is for. CHILDREN: it was cancelled, or ran out of time, and its children follow. */
+export const TIMER_KINDS = { START: 1, DEADLINE: 2, CHILDREN: 3 } as const;
 
 export interface DueTimer {
   tenant_id: number;
@@ -30,11 +30,23 @@ export const deleteRunTimer = (db: Db, p: { tenantId: number; runId: bigint; kin
     [p.tenantId, p.runId, p.kind],
   );
 
+/** Those of a run that has not ended. */
 export const deleteRunTimers = (db: Db, p: { tenantId: number; runId: bigint }) =>
   db.rows(
     "delete_run_timers",
     `
   DELETE FROM run_timer
-  WHERE tenant_id = $1 AND run_id = $2`,
+  WHERE tenant_id = $1 AND run_id = $2 AND kind <> ${TIMER_KINDS.CHILDREN}`,
+    [p.tenantId, p.runId],
+  );
+
+/** Has the children of a run follow it, at once. */
+export const insertChildrenTimer = (db: Db, p: { tenantId: number; runId: bigint }) =>
+  db.rows(
+    "insert_children_timer",
+    `
+  INSERT INTO run_timer (tenant_id, run_id, kind, due_at)
+  VALUES ($1, $2, ${TIMER_KINDS.CHILDREN}, clock_timestamp())
+  ON CONFLICT DO NOTHING`,
     [p.tenantId, p.runId],
   );

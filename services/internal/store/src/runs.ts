@@ -119,19 +119,73 @@ export interface LockedRun {
   sequence: number;
   /** Its start time has come. */
   is_due: boolean;
+  /** The task whose handler started it. */
+  parent_task_id: bigint | null;
 }
+
+const LOCKED = `id, definition_id, state, open_count, failing_count, sequence, parent_task_id,
+    due_at IS NULL OR due_at <= clock_timestamp() AS is_due`;
 
 /** Locks a run for a move. `skipLocked` answers nothing where another holds it. */
 export const lockRun = (db: Db, p: { tenantId: number; runId: bigint; skipLocked?: boolean }) =>
   db.find<LockedRun>(
     p.skipLocked ? "lock_run_skip" : "lock_run",
     `
-  SELECT id, definition_id, state, open_count, failing_count, sequence,
-    due_at IS NULL OR due_at <= clock_timestamp() AS is_due
+  SELECT ${LOCKED}
   FROM run
   WHERE tenant_id = $1 AND id = $2
   FOR NO KEY UPDATE${p.skipLocked ? " SKIP LOCKED" : ""}`,
     [p.tenantId, p.runId],
+  );
+
+/** Locks runs, in ascending order of their ids as they are given. */
+export const lockRuns = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
+  db.rows<LockedRun>(
+    "lock_runs",
+    `
+  SELECT run.id, run.definition_id, run.state, run.open_count, run.failing_count, run.sequence, run.parent_task_id,
+    run.is_due
+  FROM unnest($2::bigint[]) AS named (id)
+  CROSS JOIN LATERAL (
+    SELECT ${LOCKED}
+    FROM run
+    WHERE tenant_id = $1 AND id = named.id
+    FOR NO KEY UPDATE
+    OFFSET 0
+  ) AS run`,
+    [p.tenantId, int8Array(p.runIds)],
+  );
+
+/** Says whose handler started a run that was just inserted. */
+export const setParent = (db: Db, p: { tenantId: number; runId: bigint; parentTaskId: bigint; detached: boolean }) =>
+  db.rows(
+    "set_parent",
+    `
+  UPDATE run SET parent_run_id = $3::bigint >> 20, parent_task_id = $3::bigint, detached = $4
+  WHERE tenant_id = $1 AND id = $2`,
+    [p.tenantId, p.runId, p.parentTaskId, p.detached],
+  );
+
+/**
+ * Child runs that nobody waits for any more, by id: their parent was cancelled or timed out, or its handler's record of
+ * them was forgotten.
+ */
+export const listStrayChildren = (db: Db, p: { tenantId: number; runId: bigint; afterId: bigint; limit: number }) =>
+  db.rows<{ id: bigint }>(
+    "list_stray_children",
+    `
+  SELECT child.id
+  FROM run AS child
+  JOIN run AS parent ON parent.tenant_id = child.tenant_id AND parent.id = child.parent_run_id
+  WHERE child.tenant_id = $1 AND child.parent_run_id = $2 AND child.id > $3
+    AND child.state IN (1, 2, 3) AND NOT child.detached
+    AND (parent.state IN (6, 7) OR NOT EXISTS (
+      SELECT FROM step
+      WHERE step.tenant_id = $1 AND step.task_id = child.parent_task_id AND step.child_run_id = child.id
+    ))
+  ORDER BY child.id
+  LIMIT $4`,
+    [p.tenantId, p.runId, p.afterId, p.limit],
   );
 
 /** What a move changes on the run's row. Counters are added to; `failure` is kept once it is set. */

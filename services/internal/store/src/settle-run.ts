@@ -4,6 +4,7 @@ import { ATTEMPT_OUTCOMES, type AttemptOutcome, EVENT_TYPES, RUN_STATES } from "
 import { admitTo } from "./admission.ts";
 import { insertAttempts, type NewAttempt } from "./attempts.ts";
 import { admitRuns } from "./begin-run.ts";
+import { tellParent } from "./child-end.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { runMove, taskMove } from "./event-moves.ts";
@@ -18,6 +19,7 @@ import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { freeSlots } from "./slots.ts";
 import { endTasks } from "./tasks.ts";
 import { unfold } from "./unfold.ts";
+import { NOTHING_PLACED, type Placed } from "./wake-tasks.ts";
 
 /**
  * Ends leases otherwise than by a plain success, under their run's lock. Invariants:
@@ -94,12 +96,6 @@ export async function settleRun(deps: SettleDeps, p: SettleRun): Promise<SettleO
     for (const lease of leases) settling.end(lease, ended.get(lease.task_id)!);
     return settling.write(leases);
   });
-}
-
-interface Placed {
-  readonly routeIds: ReadonlySet<number>;
-  /** Keys that placed tasks wait for. */
-  readonly keys: readonly string[];
 }
 
 /** What one transaction gathers, then writes. */
@@ -255,11 +251,12 @@ class Settling {
     const isEnded = await this.#changeRun(graph.skipped.length, graph.cancelled.length);
     if (skipped.length > 0) await insertRunEvents(tx, { tenantId, runId, principal: "", events: skipped });
     await this.#writeEvents(skipped, isEnded);
-    const woken = await this.#admit(placed, freed, isEnded);
+    const parent = await this.#tellParent(isEnded);
+    const woken = await this.#admit(placed, [...freed, ...parent.keys], isEnded);
     return {
       kind: "settled",
       accepted: new Set(leases.map((lease) => lease.task_id)),
-      wokenRoutes: woken,
+      wokenRoutes: new Set([...woken, ...parent.routeIds]),
       lost: graph.lost,
       isEnded,
     };
@@ -293,6 +290,13 @@ class Settling {
     if (this.#ready.length > 0) await insertReady(tx, { tenantId, tasks: this.#ready });
     const placed = await placeTasks(tx, { tenantId, loaded: this.#loaded, tasks: unblocked });
     return { ...placed, routeIds: new Set([...placed.routeIds, ...this.#ready.map((task) => task.routeId)]) };
+  }
+
+  /** A run that ends answers the handler that started it and waits for its end. */
+  async #tellParent(isEnded: boolean): Promise<Placed> {
+    const { id: runId, parent_task_id: parentTaskId } = this.#run;
+    if (!isEnded || parentTaskId === null) return NOTHING_PLACED;
+    return tellParent(this.#tx, this.#definitions, { tenantId: this.#tenantId, runId, parentTaskId });
   }
 
   /** The last locks of the transaction: keys of slots, then of runs that share a limit. */

@@ -2,8 +2,8 @@
 // @generated from file runmesh/lease/v1/lease.proto (package runmesh.lease.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
-import type { Message } from "@bufbuild/protobuf";
+import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 import type { Duration, Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import type { AttemptError, LogLine } from "../../task/v1/task_pb.js";
 import type { ErrorDetail } from "../../error/v1/error_pb.js";
@@ -250,6 +250,14 @@ export declare type FailedTask = Message<"runmesh.lease.v1.FailedTask"> & {
    * @generated from field: bytes progress_json = 6;
    */
   progressJson: Uint8Array;
+
+  /**
+   * Positions of recorded failures that ended the handler: they are forgotten, so that the next attempt tries them anew.
+   * At most 1,000.
+   *
+   * @generated from field: repeated uint32 forget_steps = 7;
+   */
+  forgetSteps: number[];
 };
 
 /**
@@ -278,6 +286,124 @@ export declare type ReleasedTask = Message<"runmesh.lease.v1.ReleasedTask"> & {
  * Use `create(ReleasedTaskSchema)` to create a new message.
  */
 export declare const ReleasedTaskSchema: GenMessage<ReleasedTask>;
+
+/**
+ * One call of a handler to what is recorded: its place in the order of such calls, and what it answered.
+ *
+ * @generated from message runmesh.lease.v1.Step
+ */
+export declare type Step = Message<"runmesh.lease.v1.Step"> & {
+  /**
+   * From 0, at most 9,999: the calls of a handler in their order.
+   *
+   * @generated from field: uint32 position = 1;
+   */
+  position: number;
+
+  /**
+   * @generated from field: runmesh.lease.v1.StepKind kind = 2;
+   */
+  kind: StepKind;
+
+  /**
+   * 1 to 128 bytes of UTF-8 without NUL. Of a signal, its name; of a child and its result, the child's workflow.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * From 0: the calls of this kind and name in their order.
+   *
+   * @generated from field: uint32 occurrence = 4;
+   */
+  occurrence: number;
+
+  /**
+   * From 1: the order in which answers were recorded. 0 while the call waits. Output only.
+   *
+   * @generated from field: uint32 done = 5;
+   */
+  done: number;
+
+  /**
+   * The answer, JSON text of at most 256 KiB; with `failed`, an error. Null when absent.
+   *
+   * @generated from field: bytes value_json = 6;
+   */
+  valueJson: Uint8Array;
+
+  /**
+   * The call was answered by this error, and is so on each later pass.
+   *
+   * @generated from field: runmesh.lease.v1.StepError error = 7;
+   */
+  error?: StepError | undefined;
+
+  /**
+   * A signal's wait that ended without one. Output only.
+   *
+   * @generated from field: bool timed_out = 8;
+   */
+  timedOut: boolean;
+
+  /**
+   * Of a child and its result. Output only.
+   *
+   * @generated from field: int64 child_run_id = 9;
+   */
+  childRunId: bigint;
+
+  /**
+   * The child failed, and ended the attempt before: StartChildRun starts another in its place. Output only.
+   *
+   * @generated from field: bool renew = 10;
+   */
+  renew: boolean;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.Step.
+ * Use `create(StepSchema)` to create a new message.
+ */
+export declare const StepSchema: GenMessage<Step>;
+
+/**
+ * @generated from message runmesh.lease.v1.StepError
+ */
+export declare type StepError = Message<"runmesh.lease.v1.StepError"> & {
+  /**
+   * At most 128 bytes.
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * At most 8 KiB.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * Of a child run that ended without success: as its `Run` says.
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * @generated from field: string task_key = 4;
+   */
+  taskKey: string;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.StepError.
+ * Use `create(StepErrorSchema)` to create a new message.
+ */
+export declare const StepErrorSchema: GenMessage<StepError>;
 
 /**
  * What became of one item. An item that holds no error was accepted.
@@ -365,4 +491,55 @@ export declare type Worker = Message<"runmesh.lease.v1.Worker"> & {
  * Use `create(WorkerSchema)` to create a new message.
  */
 export declare const WorkerSchema: GenMessage<Worker>;
+
+/**
+ * @generated from enum runmesh.lease.v1.StepKind
+ */
+export declare const StepKind: {
+  /**
+   * @generated from enum value: STEP_KIND_UNSPECIFIED = 0;
+   */
+  readonly UNSPECIFIED: 0,
+
+  /**
+   * A function whose answer is kept.
+   *
+   * @generated from enum value: STEP_KIND_STEP = 1;
+   */
+  readonly STEP: 1,
+
+  /**
+   * @generated from enum value: STEP_KIND_SLEEP = 2;
+   */
+  readonly SLEEP: 2,
+
+  /**
+   * @generated from enum value: STEP_KIND_SIGNAL = 3;
+   */
+  readonly SIGNAL: 3,
+
+  /**
+   * The start of a child run.
+   *
+   * @generated from enum value: STEP_KIND_CHILD = 4;
+   */
+  readonly CHILD: 4,
+
+  /**
+   * The end of a child run.
+   *
+   * @generated from enum value: STEP_KIND_RESULT = 5;
+   */
+  readonly RESULT: 5,
+};
+
+/**
+ * @generated from enum runmesh.lease.v1.StepKind
+ */
+export declare type StepKind = (typeof StepKind)[keyof typeof StepKind] | UnknownEnum;
+
+/**
+ * Describes the enum runmesh.lease.v1.StepKind.
+ */
+export declare const StepKindSchema: GenEnum<StepKind>;
 

@@ -4,8 +4,9 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import type { CompletedTask, FailedTask, HeldLease, ItemResult, LeasedTask, ReleasedTask, Worker } from "./lease_pb.js";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import type { CompletedTask, FailedTask, HeldLease, ItemResult, LeasedTask, ReleasedTask, Step, StepKind, Worker } from "./lease_pb.js";
+import type { LogLine } from "../../task/v1/task_pb.js";
 
 /**
  * Describes the file runmesh/lease/v1/lease_service.proto.
@@ -647,6 +648,239 @@ export declare type GetTaskParamsResponse = Message<"runmesh.lease.v1.GetTaskPar
 export declare const GetTaskParamsResponseSchema: GenMessage<GetTaskParamsResponse>;
 
 /**
+ * @generated from message runmesh.lease.v1.RecordStepsRequest
+ */
+export declare type RecordStepsRequest = Message<"runmesh.lease.v1.RecordStepsRequest"> & {
+  /**
+   * @generated from field: int64 session_id = 1;
+   */
+  sessionId: bigint;
+
+  /**
+   * @generated from field: string session_token = 2;
+   */
+  sessionToken: string;
+
+  /**
+   * @generated from field: int64 task_id = 3;
+   */
+  taskId: bigint;
+
+  /**
+   * @generated from field: int64 fence = 4;
+   */
+  fence: bigint;
+
+  /**
+   * 1 to 100, of kind STEP or SLEEP, in the order in which they ended.
+   * At most 10,000 of a task, and 64 MiB of their answers.
+   *
+   * @generated from field: repeated runmesh.lease.v1.Step steps = 5;
+   */
+  steps: Step[];
+};
+
+/**
+ * Describes the message runmesh.lease.v1.RecordStepsRequest.
+ * Use `create(RecordStepsRequestSchema)` to create a new message.
+ */
+export declare const RecordStepsRequestSchema: GenMessage<RecordStepsRequest>;
+
+/**
+ * @generated from message runmesh.lease.v1.RecordStepsResponse
+ */
+export declare type RecordStepsResponse = Message<"runmesh.lease.v1.RecordStepsResponse"> & {
+};
+
+/**
+ * Describes the message runmesh.lease.v1.RecordStepsResponse.
+ * Use `create(RecordStepsResponseSchema)` to create a new message.
+ */
+export declare const RecordStepsResponseSchema: GenMessage<RecordStepsResponse>;
+
+/**
+ * @generated from message runmesh.lease.v1.ListStepsRequest
+ */
+export declare type ListStepsRequest = Message<"runmesh.lease.v1.ListStepsRequest"> & {
+  /**
+   * @generated from field: int64 session_id = 1;
+   */
+  sessionId: bigint;
+
+  /**
+   * @generated from field: string session_token = 2;
+   */
+  sessionToken: string;
+
+  /**
+   * @generated from field: int64 task_id = 3;
+   */
+  taskId: bigint;
+
+  /**
+   * @generated from field: int64 fence = 4;
+   */
+  fence: bigint;
+
+  /**
+   * Continues after the last page: the position after its last.
+   *
+   * @generated from field: uint32 from_position = 5;
+   */
+  fromPosition: number;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.ListStepsRequest.
+ * Use `create(ListStepsRequestSchema)` to create a new message.
+ */
+export declare const ListStepsRequestSchema: GenMessage<ListStepsRequest>;
+
+/**
+ * @generated from message runmesh.lease.v1.ListStepsResponse
+ */
+export declare type ListStepsResponse = Message<"runmesh.lease.v1.ListStepsResponse"> & {
+  /**
+   * @generated from field: repeated runmesh.lease.v1.Step steps = 1;
+   */
+  steps: Step[];
+
+  /**
+   * @generated from field: bool has_more = 2;
+   */
+  hasMore: boolean;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.ListStepsResponse.
+ * Use `create(ListStepsResponseSchema)` to create a new message.
+ */
+export declare const ListStepsResponseSchema: GenMessage<ListStepsResponse>;
+
+/**
+ * What a handler waits for.
+ *
+ * @generated from message runmesh.lease.v1.Wait
+ */
+export declare type Wait = Message<"runmesh.lease.v1.Wait"> & {
+  /**
+   * @generated from field: uint32 position = 1;
+   */
+  position: number;
+
+  /**
+   * SLEEP, SIGNAL or RESULT.
+   *
+   * @generated from field: runmesh.lease.v1.StepKind kind = 2;
+   */
+  kind: StepKind;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * @generated from field: uint32 occurrence = 4;
+   */
+  occurrence: number;
+
+  /**
+   * Of a sleep, its length; of a signal, its time-out: at most 366 days, and absent for none.
+   * It counts from the first time that this wait is told.
+   *
+   * @generated from field: google.protobuf.Duration duration = 5;
+   */
+  duration?: Duration | undefined;
+
+  /**
+   * Of a result: the position of the child's start.
+   *
+   * @generated from field: uint32 child_position = 6;
+   */
+  childPosition: number;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.Wait.
+ * Use `create(WaitSchema)` to create a new message.
+ */
+export declare const WaitSchema: GenMessage<Wait>;
+
+/**
+ * @generated from message runmesh.lease.v1.SuspendTaskRequest
+ */
+export declare type SuspendTaskRequest = Message<"runmesh.lease.v1.SuspendTaskRequest"> & {
+  /**
+   * @generated from field: int64 session_id = 1;
+   */
+  sessionId: bigint;
+
+  /**
+   * @generated from field: string session_token = 2;
+   */
+  sessionToken: string;
+
+  /**
+   * @generated from field: int64 task_id = 3;
+   */
+  taskId: bigint;
+
+  /**
+   * @generated from field: int64 fence = 4;
+   */
+  fence: bigint;
+
+  /**
+   * 1 to 1,000.
+   *
+   * @generated from field: repeated runmesh.lease.v1.Wait waits = 5;
+   */
+  waits: Wait[];
+
+  /**
+   * @generated from field: repeated runmesh.task.v1.LogLine log = 6;
+   */
+  log: LogLine[];
+
+  /**
+   * JSON text of at most 64 KiB: replaces the last progress.
+   *
+   * @generated from field: bytes progress_json = 7;
+   */
+  progressJson: Uint8Array;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.SuspendTaskRequest.
+ * Use `create(SuspendTaskRequestSchema)` to create a new message.
+ */
+export declare const SuspendTaskRequestSchema: GenMessage<SuspendTaskRequest>;
+
+/**
+ * @generated from message runmesh.lease.v1.SuspendTaskResponse
+ */
+export declare type SuspendTaskResponse = Message<"runmesh.lease.v1.SuspendTaskResponse"> & {
+  /**
+   * The lease has ended. Otherwise it goes on with what `steps` answer.
+   *
+   * @generated from field: bool suspended = 1;
+   */
+  suspended: boolean;
+
+  /**
+   * @generated from field: repeated runmesh.lease.v1.Step steps = 2;
+   */
+  steps: Step[];
+};
+
+/**
+ * Describes the message runmesh.lease.v1.SuspendTaskResponse.
+ * Use `create(SuspendTaskResponseSchema)` to create a new message.
+ */
+export declare const SuspendTaskResponseSchema: GenMessage<SuspendTaskResponse>;
+
+/**
  * @generated from message runmesh.lease.v1.ListWorkersRequest
  */
 export declare type ListWorkersRequest = Message<"runmesh.lease.v1.ListWorkersRequest"> & {
@@ -778,6 +1012,39 @@ export declare const LeaseService: GenService<{
     methodKind: "unary";
     input: typeof GetTaskParamsRequestSchema;
     output: typeof GetTaskParamsResponseSchema;
+  },
+  /**
+   * Keeps what steps of a handler answered: it is never run again. A step that is recorded already stays as it was.
+   * Fails with FENCE_STALE, LEASE_EXPIRED, RUN_NOT_ACTIVE, INVALID_FIELD, INVALID_PAYLOAD, TOO_LARGE.
+   *
+   * @generated from rpc runmesh.lease.v1.LeaseService.RecordSteps
+   */
+  recordSteps: {
+    methodKind: "unary";
+    input: typeof RecordStepsRequestSchema;
+    output: typeof RecordStepsResponseSchema;
+  },
+  /**
+   * What earlier passes of the task recorded, by position, in pages of at most 3 MiB. Fails with FENCE_STALE.
+   *
+   * @generated from rpc runmesh.lease.v1.LeaseService.ListSteps
+   */
+  listSteps: {
+    methodKind: "unary";
+    input: typeof ListStepsRequestSchema;
+    output: typeof ListStepsResponseSchema;
+  },
+  /**
+   * Ends a lease as SUSPENDED until one of the waits is over: the task is READY again then, and holds no slot till then.
+   * Where one is over already the lease goes on, and the answer says what came of it.
+   * Fails as RecordSteps does. Repeating it answers as the first did.
+   *
+   * @generated from rpc runmesh.lease.v1.LeaseService.SuspendTask
+   */
+  suspendTask: {
+    methodKind: "unary";
+    input: typeof SuspendTaskRequestSchema;
+    output: typeof SuspendTaskResponseSchema;
   },
   /**
    * The sessions that are open, or were within the last minute, newest first.

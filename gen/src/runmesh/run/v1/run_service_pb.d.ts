@@ -992,6 +992,93 @@ export declare type SendSignalResponse = Message<"runmesh.run.v1.SendSignalRespo
 export declare const SendSignalResponseSchema: GenMessage<SendSignalResponse>;
 
 /**
+ * @generated from message runmesh.run.v1.StartChildRunRequest
+ */
+export declare type StartChildRunRequest = Message<"runmesh.run.v1.StartChildRunRequest"> & {
+  /**
+   * @generated from field: int64 session_id = 1;
+   */
+  sessionId: bigint;
+
+  /**
+   * @generated from field: string session_token = 2;
+   */
+  sessionToken: string;
+
+  /**
+   * The task whose handler starts it, and its current fence.
+   *
+   * @generated from field: int64 task_id = 3;
+   */
+  taskId: bigint;
+
+  /**
+   * @generated from field: int64 fence = 4;
+   */
+  fence: bigint;
+
+  /**
+   * The call's place among those of the handler that are recorded, as in `lease.v1.Step`.
+   *
+   * @generated from field: uint32 position = 5;
+   */
+  position: number;
+
+  /**
+   * @generated from field: uint32 occurrence = 6;
+   */
+  occurrence: number;
+
+  /**
+   * Without a definition, an idempotency key or a request id.
+   *
+   * @generated from field: runmesh.run.v1.StartRunRequest start = 7;
+   */
+  start?: StartRunRequest | undefined;
+
+  /**
+   * It goes on when the parent is cancelled or times out.
+   *
+   * @generated from field: bool detached = 8;
+   */
+  detached: boolean;
+};
+
+/**
+ * Describes the message runmesh.run.v1.StartChildRunRequest.
+ * Use `create(StartChildRunRequestSchema)` to create a new message.
+ */
+export declare const StartChildRunRequestSchema: GenMessage<StartChildRunRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.StartChildRunResponse
+ */
+export declare type StartChildRunResponse = Message<"runmesh.run.v1.StartChildRunResponse"> & {
+  /**
+   * @generated from field: int64 run_id = 1;
+   */
+  runId: bigint;
+
+  /**
+   * False when an earlier pass had started it.
+   *
+   * @generated from field: bool created = 2;
+   */
+  created: boolean;
+
+  /**
+   * @generated from field: uint32 workflow_version = 3;
+   */
+  workflowVersion: number;
+};
+
+/**
+ * Describes the message runmesh.run.v1.StartChildRunResponse.
+ * Use `create(StartChildRunResponseSchema)` to create a new message.
+ */
+export declare const StartChildRunResponseSchema: GenMessage<StartChildRunResponse>;
+
+/**
  * Starts, shows and moves runs.
  *
  * @generated from service runmesh.run.v1.RunService
@@ -1168,7 +1255,9 @@ export declare const RunService: GenService<{
     output: typeof RerunRunResponseSchema;
   },
   /**
-   * Stores a signal for the run: first in, first out per name, at most 1,000.
+   * Stores a signal for the run: first in, first out per name, at most 1,000 that nobody took. It may come before anyone
+   * waits for it. With the request id of an earlier signal to the run it stores nothing.
+   * Fails with NOT_FOUND, OVERLOADED (1,000 wait already), ILLEGAL_MOVE when the run has ended.
    *
    * @generated from rpc runmesh.run.v1.RunService.SendSignal
    */
@@ -1176,6 +1265,17 @@ export declare const RunService: GenService<{
     methodKind: "unary";
     input: typeof SendSignalRequestSchema;
     output: typeof SendSignalResponseSchema;
+  },
+  /**
+   * Starts a run for a handler of another, under its lease: what workers call. A second pass finds the same run.
+   * Fails as StartRun does, and with FENCE_STALE, LEASE_EXPIRED, RUN_NOT_ACTIVE, SESSION_CLOSED.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.StartChildRun
+   */
+  startChildRun: {
+    methodKind: "unary";
+    input: typeof StartChildRunRequestSchema;
+    output: typeof StartChildRunResponseSchema;
   },
 }>;
 

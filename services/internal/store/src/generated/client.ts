@@ -122,6 +122,16 @@ export type Attempt = Prisma.AttemptModel
  */
 export type AttemptLog = Prisma.AttemptLogModel
 /**
+ * Model Step
+ * 
+ */
+export type Step = Prisma.StepModel
+/**
+ * Model Signal
+ * 
+ */
+export type Signal = Prisma.SignalModel
+/**
  * Model RunEvent
  * 
  */

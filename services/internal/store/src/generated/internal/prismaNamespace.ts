@@ -413,6 +413,8 @@ export const ModelName = {
   Session: 'Session',
   Attempt: 'Attempt',
   AttemptLog: 'AttemptLog',
+  Step: 'Step',
+  Signal: 'Signal',
   RunEvent: 'RunEvent',
   Outbox: 'Outbox',
   OutboxParked: 'OutboxParked',
@@ -443,7 +445,7 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
     omit: GlobalOmitOptions
   }
   meta: {
-    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "request" | "schedule" | "scheduleTick"
+    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "step" | "signal" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "request" | "schedule" | "scheduleTick"
     txIsolationLevel: TransactionIsolationLevel
   }
   model: {
@@ -1628,6 +1630,154 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
         count: {
           args: Prisma.AttemptLogCountArgs<ExtArgs>
           result: runtime.Types.Utils.Optional<Prisma.AttemptLogCountAggregateOutputType> | number
+        }
+      }
+    }
+    Step: {
+      payload: Prisma.$StepPayload<ExtArgs>
+      fields: Prisma.StepFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.StepFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.StepFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>
+        }
+        findFirst: {
+          args: Prisma.StepFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.StepFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>
+        }
+        findMany: {
+          args: Prisma.StepFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>[]
+        }
+        create: {
+          args: Prisma.StepCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>
+        }
+        createMany: {
+          args: Prisma.StepCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.StepCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>[]
+        }
+        delete: {
+          args: Prisma.StepDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>
+        }
+        update: {
+          args: Prisma.StepUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>
+        }
+        deleteMany: {
+          args: Prisma.StepDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.StepUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.StepUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>[]
+        }
+        upsert: {
+          args: Prisma.StepUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$StepPayload>
+        }
+        aggregate: {
+          args: Prisma.StepAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateStep>
+        }
+        groupBy: {
+          args: Prisma.StepGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.StepGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.StepCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.StepCountAggregateOutputType> | number
+        }
+      }
+    }
+    Signal: {
+      payload: Prisma.$SignalPayload<ExtArgs>
+      fields: Prisma.SignalFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.SignalFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.SignalFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>
+        }
+        findFirst: {
+          args: Prisma.SignalFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.SignalFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>
+        }
+        findMany: {
+          args: Prisma.SignalFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>[]
+        }
+        create: {
+          args: Prisma.SignalCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>
+        }
+        createMany: {
+          args: Prisma.SignalCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.SignalCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>[]
+        }
+        delete: {
+          args: Prisma.SignalDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>
+        }
+        update: {
+          args: Prisma.SignalUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>
+        }
+        deleteMany: {
+          args: Prisma.SignalDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.SignalUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.SignalUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>[]
+        }
+        upsert: {
+          args: Prisma.SignalUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SignalPayload>
+        }
+        aggregate: {
+          args: Prisma.SignalAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateSignal>
+        }
+        groupBy: {
+          args: Prisma.SignalGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SignalGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.SignalCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SignalCountAggregateOutputType> | number
         }
       }
     }
@@ -2864,7 +3014,8 @@ export const RunScalarFieldEnum = {
   principal: 'principal',
   traceparent: 'traceparent',
   partitionCount: 'partitionCount',
-  concurrencyKey: 'concurrencyKey'
+  concurrencyKey: 'concurrencyKey',
+  detached: 'detached'
 } as const
 
 export type RunScalarFieldEnum = (typeof RunScalarFieldEnum)[keyof typeof RunScalarFieldEnum]
@@ -2915,7 +3066,8 @@ export const SuspendedScalarFieldEnum = {
   name: 'name',
   childRunId: 'childRunId',
   wakeAt: 'wakeAt',
-  suspendedAt: 'suspendedAt'
+  suspendedAt: 'suspendedAt',
+  paused: 'paused'
 } as const
 
 export type SuspendedScalarFieldEnum = (typeof SuspendedScalarFieldEnum)[keyof typeof SuspendedScalarFieldEnum]
@@ -3039,6 +3191,38 @@ export const AttemptLogScalarFieldEnum = {
 } as const
 
 export type AttemptLogScalarFieldEnum = (typeof AttemptLogScalarFieldEnum)[keyof typeof AttemptLogScalarFieldEnum]
+
+
+export const StepScalarFieldEnum = {
+  tenantId: 'tenantId',
+  taskId: 'taskId',
+  position: 'position',
+  kind: 'kind',
+  name: 'name',
+  occurrence: 'occurrence',
+  done: 'done',
+  outcome: 'outcome',
+  value: 'value',
+  totalBytes: 'totalBytes',
+  dueAt: 'dueAt',
+  childRunId: 'childRunId',
+  renew: 'renew',
+  at: 'at'
+} as const
+
+export type StepScalarFieldEnum = (typeof StepScalarFieldEnum)[keyof typeof StepScalarFieldEnum]
+
+
+export const SignalScalarFieldEnum = {
+  tenantId: 'tenantId',
+  runId: 'runId',
+  id: 'id',
+  name: 'name',
+  value: 'value',
+  at: 'at'
+} as const
+
+export type SignalScalarFieldEnum = (typeof SignalScalarFieldEnum)[keyof typeof SignalScalarFieldEnum]
 
 
 export const RunEventScalarFieldEnum = {
@@ -3555,6 +3739,8 @@ export type GlobalOmitConfig = {
   session?: Prisma.SessionOmit
   attempt?: Prisma.AttemptOmit
   attemptLog?: Prisma.AttemptLogOmit
+  step?: Prisma.StepOmit
+  signal?: Prisma.SignalOmit
   runEvent?: Prisma.RunEventOmit
   outbox?: Prisma.OutboxOmit
   outboxParked?: Prisma.OutboxParkedOmit

@@ -67,6 +67,8 @@ export const ModelName = {
   Session: 'Session',
   Attempt: 'Attempt',
   AttemptLog: 'AttemptLog',
+  Step: 'Step',
+  Signal: 'Signal',
   RunEvent: 'RunEvent',
   Outbox: 'Outbox',
   OutboxParked: 'OutboxParked',
@@ -184,7 +186,8 @@ export const RunScalarFieldEnum = {
   principal: 'principal',
   traceparent: 'traceparent',
   partitionCount: 'partitionCount',
-  concurrencyKey: 'concurrencyKey'
+  concurrencyKey: 'concurrencyKey',
+  detached: 'detached'
 } as const
 
 export type RunScalarFieldEnum = (typeof RunScalarFieldEnum)[keyof typeof RunScalarFieldEnum]
@@ -235,7 +238,8 @@ export const SuspendedScalarFieldEnum = {
   name: 'name',
   childRunId: 'childRunId',
   wakeAt: 'wakeAt',
-  suspendedAt: 'suspendedAt'
+  suspendedAt: 'suspendedAt',
+  paused: 'paused'
 } as const
 
 export type SuspendedScalarFieldEnum = (typeof SuspendedScalarFieldEnum)[keyof typeof SuspendedScalarFieldEnum]
@@ -359,6 +363,38 @@ export const AttemptLogScalarFieldEnum = {
 } as const
 
 export type AttemptLogScalarFieldEnum = (typeof AttemptLogScalarFieldEnum)[keyof typeof AttemptLogScalarFieldEnum]
+
+
+export const StepScalarFieldEnum = {
+  tenantId: 'tenantId',
+  taskId: 'taskId',
+  position: 'position',
+  kind: 'kind',
+  name: 'name',
+  occurrence: 'occurrence',
+  done: 'done',
+  outcome: 'outcome',
+  value: 'value',
+  totalBytes: 'totalBytes',
+  dueAt: 'dueAt',
+  childRunId: 'childRunId',
+  renew: 'renew',
+  at: 'at'
+} as const
+
+export type StepScalarFieldEnum = (typeof StepScalarFieldEnum)[keyof typeof StepScalarFieldEnum]
+
+
+export const SignalScalarFieldEnum = {
+  tenantId: 'tenantId',
+  runId: 'runId',
+  id: 'id',
+  name: 'name',
+  value: 'value',
+  at: 'at'
+} as const
+
+export type SignalScalarFieldEnum = (typeof SignalScalarFieldEnum)[keyof typeof SignalScalarFieldEnum]
 
 
 export const RunEventScalarFieldEnum = {

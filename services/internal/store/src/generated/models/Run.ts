@@ -99,6 +99,7 @@ export type RunMinAggregateOutputType = {
   traceparent: string | null
   partitionCount: number | null
   concurrencyKey: string | null
+  detached: boolean | null
 }
 
 export type RunMaxAggregateOutputType = {
@@ -132,6 +133,7 @@ export type RunMaxAggregateOutputType = {
   traceparent: string | null
   partitionCount: number | null
   concurrencyKey: string | null
+  detached: boolean | null
 }
 
 export type RunCountAggregateOutputType = {
@@ -166,6 +168,7 @@ export type RunCountAggregateOutputType = {
   traceparent: number
   partitionCount: number
   concurrencyKey: number
+  detached: number
   _all: number
 }
 
@@ -243,6 +246,7 @@ export type RunMinAggregateInputType = {
   traceparent?: true
   partitionCount?: true
   concurrencyKey?: true
+  detached?: true
 }
 
 export type RunMaxAggregateInputType = {
@@ -276,6 +280,7 @@ export type RunMaxAggregateInputType = {
   traceparent?: true
   partitionCount?: true
   concurrencyKey?: true
+  detached?: true
 }
 
 export type RunCountAggregateInputType = {
@@ -310,6 +315,7 @@ export type RunCountAggregateInputType = {
   traceparent?: true
   partitionCount?: true
   concurrencyKey?: true
+  detached?: true
   _all?: true
 }
 
@@ -431,6 +437,7 @@ export type RunGroupByOutputType = {
   traceparent: string | null
   partitionCount: number
   concurrencyKey: string | null
+  detached: boolean
   _count: RunCountAggregateOutputType | null
   _avg: RunAvgAggregateOutputType | null
   _sum: RunSumAggregateOutputType | null
@@ -488,6 +495,7 @@ export type RunWhereInput = {
   traceparent?: Prisma.StringNullableFilter<"Run"> | string | null
   partitionCount?: Prisma.IntFilter<"Run"> | number
   concurrencyKey?: Prisma.StringNullableFilter<"Run"> | string | null
+  detached?: Prisma.BoolFilter<"Run"> | boolean
 }
 
 export type RunOrderByWithRelationInput = {
@@ -522,6 +530,7 @@ export type RunOrderByWithRelationInput = {
   traceparent?: Prisma.SortOrderInput | Prisma.SortOrder
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrderInput | Prisma.SortOrder
+  detached?: Prisma.SortOrder
 }
 
 export type RunWhereUniqueInput = Prisma.AtLeast<{
@@ -560,6 +569,7 @@ export type RunWhereUniqueInput = Prisma.AtLeast<{
   traceparent?: Prisma.StringNullableFilter<"Run"> | string | null
   partitionCount?: Prisma.IntFilter<"Run"> | number
   concurrencyKey?: Prisma.StringNullableFilter<"Run"> | string | null
+  detached?: Prisma.BoolFilter<"Run"> | boolean
 }, "tenantId_id">
 
 export type RunOrderByWithAggregationInput = {
@@ -594,6 +604,7 @@ export type RunOrderByWithAggregationInput = {
   traceparent?: Prisma.SortOrderInput | Prisma.SortOrder
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrderInput | Prisma.SortOrder
+  detached?: Prisma.SortOrder
   _count?: Prisma.RunCountOrderByAggregateInput
   _avg?: Prisma.RunAvgOrderByAggregateInput
   _max?: Prisma.RunMaxOrderByAggregateInput
@@ -636,6 +647,7 @@ export type RunScalarWhereWithAggregatesInput = {
   traceparent?: Prisma.StringNullableWithAggregatesFilter<"Run"> | string | null
   partitionCount?: Prisma.IntWithAggregatesFilter<"Run"> | number
   concurrencyKey?: Prisma.StringNullableWithAggregatesFilter<"Run"> | string | null
+  detached?: Prisma.BoolWithAggregatesFilter<"Run"> | boolean
 }
 
 export type RunCreateInput = {
@@ -670,6 +682,7 @@ export type RunCreateInput = {
   traceparent?: string | null
   partitionCount?: number
   concurrencyKey?: string | null
+  detached?: boolean
 }
 
 export type RunUncheckedCreateInput = {
@@ -704,6 +717,7 @@ export type RunUncheckedCreateInput = {
   traceparent?: string | null
   partitionCount?: number
   concurrencyKey?: string | null
+  detached?: boolean
 }
 
 export type RunUpdateInput = {
@@ -738,6 +752,7 @@ export type RunUpdateInput = {
   traceparent?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type RunUncheckedUpdateInput = {
@@ -772,6 +787,7 @@ export type RunUncheckedUpdateInput = {
   traceparent?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type RunCreateManyInput = {
@@ -806,6 +822,7 @@ export type RunCreateManyInput = {
   traceparent?: string | null
   partitionCount?: number
   concurrencyKey?: string | null
+  detached?: boolean
 }
 
 export type RunUpdateManyMutationInput = {
@@ -840,6 +857,7 @@ export type RunUpdateManyMutationInput = {
   traceparent?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type RunUncheckedUpdateManyInput = {
@@ -874,6 +892,7 @@ export type RunUncheckedUpdateManyInput = {
   traceparent?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type RunTenantIdIdCompoundUniqueInput = {
@@ -913,6 +932,7 @@ export type RunCountOrderByAggregateInput = {
   traceparent?: Prisma.SortOrder
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrder
+  detached?: Prisma.SortOrder
 }
 
 export type RunAvgOrderByAggregateInput = {
@@ -967,6 +987,7 @@ export type RunMaxOrderByAggregateInput = {
   traceparent?: Prisma.SortOrder
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrder
+  detached?: Prisma.SortOrder
 }
 
 export type RunMinOrderByAggregateInput = {
@@ -1000,6 +1021,7 @@ export type RunMinOrderByAggregateInput = {
   traceparent?: Prisma.SortOrder
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrder
+  detached?: Prisma.SortOrder
 }
 
 export type RunSumOrderByAggregateInput = {
@@ -1077,6 +1099,7 @@ export type RunSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = ru
   traceparent?: boolean
   partitionCount?: boolean
   concurrencyKey?: boolean
+  detached?: boolean
 }, ExtArgs["result"]["run"]>
 
 export type RunSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -1111,6 +1134,7 @@ export type RunSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extension
   traceparent?: boolean
   partitionCount?: boolean
   concurrencyKey?: boolean
+  detached?: boolean
 }, ExtArgs["result"]["run"]>
 
 export type RunSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -1145,6 +1169,7 @@ export type RunSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extension
   traceparent?: boolean
   partitionCount?: boolean
   concurrencyKey?: boolean
+  detached?: boolean
 }, ExtArgs["result"]["run"]>
 
 export type RunSelectScalar = {
@@ -1179,9 +1204,10 @@ export type RunSelectScalar = {
   traceparent?: boolean
   partitionCount?: boolean
   concurrencyKey?: boolean
+  detached?: boolean
 }
 
-export type RunOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "definitionId" | "workflowId" | "state" | "taskCount" | "openCount" | "deadCount" | "skippedCount" | "cancelledCount" | "failingCount" | "sequence" | "maxParallel" | "input" | "labels" | "idempotencyKey" | "createdAt" | "dueAt" | "startedAt" | "finishedAt" | "deadlineAt" | "failureTaskId" | "failureType" | "failureMessage" | "parentRunId" | "parentTaskId" | "rerunOf" | "principal" | "traceparent" | "partitionCount" | "concurrencyKey", ExtArgs["result"]["run"]>
+export type RunOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "definitionId" | "workflowId" | "state" | "taskCount" | "openCount" | "deadCount" | "skippedCount" | "cancelledCount" | "failingCount" | "sequence" | "maxParallel" | "input" | "labels" | "idempotencyKey" | "createdAt" | "dueAt" | "startedAt" | "finishedAt" | "deadlineAt" | "failureTaskId" | "failureType" | "failureMessage" | "parentRunId" | "parentTaskId" | "rerunOf" | "principal" | "traceparent" | "partitionCount" | "concurrencyKey" | "detached", ExtArgs["result"]["run"]>
 
 export type $RunPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "Run"
@@ -1218,6 +1244,7 @@ export type $RunPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = 
     traceparent: string | null
     partitionCount: number
     concurrencyKey: string | null
+    detached: boolean
   }, ExtArgs["result"]["run"]>
   composites: {}
 }
@@ -1672,6 +1699,7 @@ export interface RunFieldRefs {
   readonly traceparent: Prisma.FieldRef<"Run", 'String'>
   readonly partitionCount: Prisma.FieldRef<"Run", 'Int'>
   readonly concurrencyKey: Prisma.FieldRef<"Run", 'String'>
+  readonly detached: Prisma.FieldRef<"Run", 'Boolean'>
 }
     
 

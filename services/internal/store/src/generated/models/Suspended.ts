@@ -63,6 +63,7 @@ export type SuspendedMinAggregateOutputType = {
   childRunId: bigint | null
   wakeAt: Date | null
   suspendedAt: Date | null
+  paused: boolean | null
 }
 
 export type SuspendedMaxAggregateOutputType = {
@@ -78,6 +79,7 @@ export type SuspendedMaxAggregateOutputType = {
   childRunId: bigint | null
   wakeAt: Date | null
   suspendedAt: Date | null
+  paused: boolean | null
 }
 
 export type SuspendedCountAggregateOutputType = {
@@ -93,6 +95,7 @@ export type SuspendedCountAggregateOutputType = {
   childRunId: number
   wakeAt: number
   suspendedAt: number
+  paused: number
   _all: number
 }
 
@@ -134,6 +137,7 @@ export type SuspendedMinAggregateInputType = {
   childRunId?: true
   wakeAt?: true
   suspendedAt?: true
+  paused?: true
 }
 
 export type SuspendedMaxAggregateInputType = {
@@ -149,6 +153,7 @@ export type SuspendedMaxAggregateInputType = {
   childRunId?: true
   wakeAt?: true
   suspendedAt?: true
+  paused?: true
 }
 
 export type SuspendedCountAggregateInputType = {
@@ -164,6 +169,7 @@ export type SuspendedCountAggregateInputType = {
   childRunId?: true
   wakeAt?: true
   suspendedAt?: true
+  paused?: true
   _all?: true
 }
 
@@ -266,6 +272,7 @@ export type SuspendedGroupByOutputType = {
   childRunId: bigint | null
   wakeAt: Date | null
   suspendedAt: Date
+  paused: boolean
   _count: SuspendedCountAggregateOutputType | null
   _avg: SuspendedAvgAggregateOutputType | null
   _sum: SuspendedSumAggregateOutputType | null
@@ -304,6 +311,7 @@ export type SuspendedWhereInput = {
   childRunId?: Prisma.BigIntNullableFilter<"Suspended"> | bigint | number | null
   wakeAt?: Prisma.DateTimeNullableFilter<"Suspended"> | Date | string | null
   suspendedAt?: Prisma.DateTimeFilter<"Suspended"> | Date | string
+  paused?: Prisma.BoolFilter<"Suspended"> | boolean
 }
 
 export type SuspendedOrderByWithRelationInput = {
@@ -319,6 +327,7 @@ export type SuspendedOrderByWithRelationInput = {
   childRunId?: Prisma.SortOrderInput | Prisma.SortOrder
   wakeAt?: Prisma.SortOrderInput | Prisma.SortOrder
   suspendedAt?: Prisma.SortOrder
+  paused?: Prisma.SortOrder
 }
 
 export type SuspendedWhereUniqueInput = Prisma.AtLeast<{
@@ -338,6 +347,7 @@ export type SuspendedWhereUniqueInput = Prisma.AtLeast<{
   childRunId?: Prisma.BigIntNullableFilter<"Suspended"> | bigint | number | null
   wakeAt?: Prisma.DateTimeNullableFilter<"Suspended"> | Date | string | null
   suspendedAt?: Prisma.DateTimeFilter<"Suspended"> | Date | string
+  paused?: Prisma.BoolFilter<"Suspended"> | boolean
 }, "tenantId_taskId">
 
 export type SuspendedOrderByWithAggregationInput = {
@@ -353,6 +363,7 @@ export type SuspendedOrderByWithAggregationInput = {
   childRunId?: Prisma.SortOrderInput | Prisma.SortOrder
   wakeAt?: Prisma.SortOrderInput | Prisma.SortOrder
   suspendedAt?: Prisma.SortOrder
+  paused?: Prisma.SortOrder
   _count?: Prisma.SuspendedCountOrderByAggregateInput
   _avg?: Prisma.SuspendedAvgOrderByAggregateInput
   _max?: Prisma.SuspendedMaxOrderByAggregateInput
@@ -376,6 +387,7 @@ export type SuspendedScalarWhereWithAggregatesInput = {
   childRunId?: Prisma.BigIntNullableWithAggregatesFilter<"Suspended"> | bigint | number | null
   wakeAt?: Prisma.DateTimeNullableWithAggregatesFilter<"Suspended"> | Date | string | null
   suspendedAt?: Prisma.DateTimeWithAggregatesFilter<"Suspended"> | Date | string
+  paused?: Prisma.BoolWithAggregatesFilter<"Suspended"> | boolean
 }
 
 export type SuspendedCreateInput = {
@@ -391,6 +403,7 @@ export type SuspendedCreateInput = {
   childRunId?: bigint | number | null
   wakeAt?: Date | string | null
   suspendedAt?: Date | string
+  paused?: boolean
 }
 
 export type SuspendedUncheckedCreateInput = {
@@ -406,6 +419,7 @@ export type SuspendedUncheckedCreateInput = {
   childRunId?: bigint | number | null
   wakeAt?: Date | string | null
   suspendedAt?: Date | string
+  paused?: boolean
 }
 
 export type SuspendedUpdateInput = {
@@ -421,6 +435,7 @@ export type SuspendedUpdateInput = {
   childRunId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   wakeAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   suspendedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  paused?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type SuspendedUncheckedUpdateInput = {
@@ -436,6 +451,7 @@ export type SuspendedUncheckedUpdateInput = {
   childRunId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   wakeAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   suspendedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  paused?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type SuspendedCreateManyInput = {
@@ -451,6 +467,7 @@ export type SuspendedCreateManyInput = {
   childRunId?: bigint | number | null
   wakeAt?: Date | string | null
   suspendedAt?: Date | string
+  paused?: boolean
 }
 
 export type SuspendedUpdateManyMutationInput = {
@@ -466,6 +483,7 @@ export type SuspendedUpdateManyMutationInput = {
   childRunId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   wakeAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   suspendedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  paused?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type SuspendedUncheckedUpdateManyInput = {
@@ -481,6 +499,7 @@ export type SuspendedUncheckedUpdateManyInput = {
   childRunId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   wakeAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
   suspendedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  paused?: Prisma.BoolFieldUpdateOperationsInput | boolean
 }
 
 export type SuspendedTenantIdTaskIdCompoundUniqueInput = {
@@ -501,6 +520,7 @@ export type SuspendedCountOrderByAggregateInput = {
   childRunId?: Prisma.SortOrder
   wakeAt?: Prisma.SortOrder
   suspendedAt?: Prisma.SortOrder
+  paused?: Prisma.SortOrder
 }
 
 export type SuspendedAvgOrderByAggregateInput = {
@@ -528,6 +548,7 @@ export type SuspendedMaxOrderByAggregateInput = {
   childRunId?: Prisma.SortOrder
   wakeAt?: Prisma.SortOrder
   suspendedAt?: Prisma.SortOrder
+  paused?: Prisma.SortOrder
 }
 
 export type SuspendedMinOrderByAggregateInput = {
@@ -543,6 +564,7 @@ export type SuspendedMinOrderByAggregateInput = {
   childRunId?: Prisma.SortOrder
   wakeAt?: Prisma.SortOrder
   suspendedAt?: Prisma.SortOrder
+  paused?: Prisma.SortOrder
 }
 
 export type SuspendedSumOrderByAggregateInput = {
@@ -572,6 +594,7 @@ export type SuspendedSelect<ExtArgs extends runtime.Types.Extensions.InternalArg
   childRunId?: boolean
   wakeAt?: boolean
   suspendedAt?: boolean
+  paused?: boolean
 }, ExtArgs["result"]["suspended"]>
 
 export type SuspendedSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -587,6 +610,7 @@ export type SuspendedSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Ext
   childRunId?: boolean
   wakeAt?: boolean
   suspendedAt?: boolean
+  paused?: boolean
 }, ExtArgs["result"]["suspended"]>
 
 export type SuspendedSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -602,6 +626,7 @@ export type SuspendedSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Ext
   childRunId?: boolean
   wakeAt?: boolean
   suspendedAt?: boolean
+  paused?: boolean
 }, ExtArgs["result"]["suspended"]>
 
 export type SuspendedSelectScalar = {
@@ -617,9 +642,10 @@ export type SuspendedSelectScalar = {
   childRunId?: boolean
   wakeAt?: boolean
   suspendedAt?: boolean
+  paused?: boolean
 }
 
-export type SuspendedOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "taskId" | "routeId" | "rank" | "attempt" | "failures" | "losses" | "waitsFor" | "name" | "childRunId" | "wakeAt" | "suspendedAt", ExtArgs["result"]["suspended"]>
+export type SuspendedOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "taskId" | "routeId" | "rank" | "attempt" | "failures" | "losses" | "waitsFor" | "name" | "childRunId" | "wakeAt" | "suspendedAt" | "paused", ExtArgs["result"]["suspended"]>
 
 export type $SuspendedPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "Suspended"
@@ -637,6 +663,7 @@ export type $SuspendedPayload<ExtArgs extends runtime.Types.Extensions.InternalA
     childRunId: bigint | null
     wakeAt: Date | null
     suspendedAt: Date
+    paused: boolean
   }, ExtArgs["result"]["suspended"]>
   composites: {}
 }
@@ -1072,6 +1099,7 @@ export interface SuspendedFieldRefs {
   readonly childRunId: Prisma.FieldRef<"Suspended", 'BigInt'>
   readonly wakeAt: Prisma.FieldRef<"Suspended", 'DateTime'>
   readonly suspendedAt: Prisma.FieldRef<"Suspended", 'DateTime'>
+  readonly paused: Prisma.FieldRef<"Suspended", 'Boolean'>
 }
     
 
