@@ -1,25 +1,26 @@
-import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import type { RunFilter as FilterMessage } from "@runmesh/contracts/run/v1/run_pb";
 import { ListRunsRequest_Order, type RunService, type StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
-import { findTextFault } from "@runmesh/domain/names";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
 import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
-import { findRun, listRuns, type RunFilter } from "@runmesh/store/runs";
+import { findRun, listRuns } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
 import { explainRun } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
 import type { OutboxGauge } from "./outbox-gauge.ts";
+import { rerunRun } from "./rerun-run.ts";
+import { type BulkMove, type BulkRequest, moveRuns } from "./run-bulk.ts";
+import { readFilter } from "./run-filter.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
 import { Signals } from "./signals.ts";
 import { startChild } from "./start-child.ts";
 import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
 import { watchRun } from "./watch-run.ts";
+import { watchRuns } from "./watch-runs.ts";
 
 const MAX_STARTS = 1_000;
 
@@ -48,6 +49,9 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     if (row === undefined) throw new MeshError("NOT_FOUND", `no run ${runId}`);
     return row;
   }
+
+  const move = (name: BulkMove) => (request: BulkRequest, context: HandlerContext) =>
+    moveRuns(deps, getPrincipal(context), name, request, context.signal);
 
   return {
     async startRun(request, context) {
@@ -108,6 +112,8 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       return watchRun(deps, { tenantId, runId, afterSequence }, context.signal);
     },
 
+    watchRuns: (request, context) => watchRuns(deps, getPrincipal(context).tenantId, request, context.signal),
+
     async listEvents(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
@@ -146,6 +152,18 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     async retryRun(request, context) {
       return { run: await moves.retry(getPrincipal(context), request.runId, request.requestId, request.fresh) };
     },
+
+    cancelRuns: move("cancel"),
+    pauseRuns: move("pause"),
+    resumeRuns: move("resume"),
+    retryRuns: move("retry"),
+
+    async rerunRun(request, context) {
+      await deps.gauge.refuseWhenFull();
+      const started = await rerunRun(deps, getPrincipal(context), request, readTraceparent(context));
+      wakeRoots(wakeups, [started]);
+      return { runId: started.runId, created: started.created, workflowVersion: started.version };
+    },
   };
 }
 
@@ -168,22 +186,4 @@ const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 function readTraceparent(context: HandlerContext): string | undefined {
   const header = context.requestHeader.get("traceparent");
   return header !== null && TRACEPARENT.test(header) ? header : undefined;
-}
-
-function readFilter(filter: FilterMessage | undefined): RunFilter {
-  const texts = { workflow: filter?.workflow ?? "", idempotency_key: filter?.idempotencyKey ?? "" };
-  for (const [field, text] of Object.entries(texts)) {
-    const fault = findTextFault(text);
-    if (fault !== undefined) throw invalidField(`filter.${field}`, fault);
-  }
-  return {
-    states: filter?.states ?? [],
-    workflow: texts.workflow,
-    version: filter?.workflowVersion ?? 0,
-    createdAfter: filter?.createdAfter && timestampDate(filter.createdAfter),
-    createdBefore: filter?.createdBefore && timestampDate(filter.createdBefore),
-    labels: filter?.labels ?? {},
-    parentRunId: filter?.parentRunId ?? 0n,
-    idempotencyKey: texts.idempotency_key,
-  };
 }

@@ -47,19 +47,23 @@ interface Prepared {
   readonly run: Omit<NewRun, "runId">;
 }
 
-/** Starts runs, each on its own: an answer or a MeshError per request, in order (G6). */
+/**
+ * Starts runs, each on its own: an answer or a MeshError per request, in order (G6). `known` is what all of them run,
+ * whatever they name.
+ */
 export async function startRequestedRuns(
   deps: StartDeps,
   tenantId: number,
   principal: string,
   requests: readonly StartRunRequest[],
   traceparent: string | undefined,
+  known?: LoadedDefinition,
 ): Promise<(StartedRun | MeshError)[]> {
   const lookups = new Map<string, Promise<LoadedDefinition>>();
   const prepared = await Promise.all(
     requests.map(async (request) => {
       try {
-        return prepare(request, await findLoaded(deps, tenantId, request, lookups), traceparent);
+        return prepare(request, known ?? (await findLoaded(deps, tenantId, request, lookups)), traceparent);
       } catch (error) {
         if (error instanceof MeshError) return error;
         throw error;

@@ -1,0 +1,62 @@
+import { create } from "@bufbuild/protobuf";
+import { type RerunRunRequest, StartRunRequestSchema } from "@runmesh/contracts/run/v1/run_service_pb";
+import { invalidField, MeshError } from "@runmesh/domain/errors";
+import { exceedsUtf8, findTextFault } from "@runmesh/domain/names";
+import { digestOf } from "@runmesh/platform/digest";
+import type { Principal } from "@runmesh/platform/principal";
+import type { Wakeups } from "@runmesh/platform/wakeup";
+import type { LoadedDefinition } from "@runmesh/store/definition-cache";
+import { setRerunOf } from "@runmesh/store/reruns";
+import { findInputs, findRun, type RunRow } from "@runmesh/store/runs";
+import { Registry } from "./registry.ts";
+import { RunMoves } from "./run-moves.ts";
+import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
+
+type Deps = StartDeps & { readonly wakeups: Wakeups };
+
+/**
+ * Starts a run with the input and labels of another, linked to it. The link is written in the transaction of the start,
+ * so a rerun is never seen without. The request id is scoped to the run: the same id reruns another run anew.
+ */
+export async function rerunRun(
+  deps: Deps,
+  { tenantId, name }: Principal,
+  request: RerunRunRequest,
+  traceparent: string | undefined,
+): Promise<StartedRun> {
+  const { runId, requestId } = request;
+  const fault = findTextFault(requestId) ?? (exceedsUtf8(requestId, 128) ? "must be at most 128 bytes" : undefined);
+  if (fault !== undefined) throw invalidField("request_id", fault);
+  const row = await findRun(deps.db, { tenantId, runId });
+  if (row === undefined) throw new MeshError("NOT_FOUND", `no run ${runId}`);
+  const loaded = await findDefinition(deps, tenantId, row, request);
+  const [found] = await findInputs(deps.db, { tenantId, runIds: [runId] });
+  const start = create(StartRunRequestSchema, {
+    requestId: requestId === "" ? "" : digestOf(`rerun:${runId}:${requestId}`),
+    labels: row.labels,
+    ...(found !== undefined && { inputPayload: { case: "inputJson" as const, value: found.input } }),
+  });
+  return deps.db.transaction(async (tx) => {
+    const { definitions, wakeups } = deps;
+    const moves = new RunMoves({ db: tx, definitions, wakeups });
+    const scoped = { ...deps, db: tx, hot: tx, registry: new Registry(tx), moves };
+    const [started] = await startRequestedRuns(scoped, tenantId, name, [start], traceparent, loaded);
+    if (started instanceof MeshError) throw started;
+    if (started!.created) await setRerunOf(tx, { tenantId, runId: started!.runId, rerunOf: runId });
+    return started!;
+  });
+}
+
+/** That of the run, or the version asked for. Throws NOT_FOUND. */
+async function findDefinition(
+  { definitions, registry }: Deps,
+  tenantId: number,
+  row: RunRow,
+  { definition }: RerunRunRequest,
+): Promise<LoadedDefinition> {
+  const isNewest = definition.case === "newestVersion" && definition.value;
+  const version = definition.case === "workflowVersion" ? definition.value : 0;
+  if (!isNewest && version === 0) return definitions.get(tenantId, row.definition_id);
+  const found = await registry.getVersion(tenantId, row.workflow, version);
+  return definitions.get(tenantId, found.id);
+}
