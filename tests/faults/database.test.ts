@@ -32,7 +32,7 @@ async function survive({ url, runs, workflow, db }: Loaded, outage: () => Promis
   const worker = createWorker({ url, handlers: [work], slots: 20, log: () => {} });
   await worker.start();
   const over = new AbortController();
-  const starting = Promise.all([1, 2, 3, 4].map((i) => keepStarting(() => runs, workflow, `client-${i}`, over.signal)));
+  const starting = Promise.all([1, 2, 3, 4].map((i) => keepStarting(runs, workflow, `client-${i}`, over.signal)));
 
   await delay(500);
   await outage();

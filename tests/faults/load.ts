@@ -36,11 +36,11 @@ export async function insist<T>(call: () => Promise<T>): Promise<T> {
 }
 
 /** Starts runs one after another under keys of their own until told to stop; answers all of them. */
-export async function keepStarting(runs: () => Runs, workflow: string, name: string, signal: AbortSignal) {
+export async function keepStarting(runs: Runs, workflow: string, name: string, signal: AbortSignal) {
   const runIds: bigint[] = [];
   while (!signal.aborted) {
     const idempotencyKey = `${name}-${runIds.length}`;
-    const { runId } = await insist(() => runs().startRun({ workflow, idempotencyKey }, { timeoutMs: 10_000 }));
+    const { runId } = await insist(() => runs.startRun({ workflow, idempotencyKey }, { timeoutMs: 10_000 }));
     runIds.push(runId);
     await delay(10);
   }
