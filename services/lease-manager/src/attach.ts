@@ -1,5 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampNow } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { AttachRequest, AttachResponseSchema } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { invalidField } from "@runmesh/domain/errors";
@@ -47,10 +48,14 @@ export async function* attach(
     failedHere = !signal.aborted;
     throw error;
   } finally {
-    // A link that this side ended, as when the database is out of reach, is none that broke.
-    deps.links.closed(session, !deps.draining.aborted && !failedHere);
+    // A link that this side ended, as when it stops or the database is out of reach, is none that broke.
+    const endedHere = deps.draining.aborted || failedHere || isServerStop(signal.reason);
+    deps.links.closed(session, !endedHere);
   }
 }
+
+/** The server that the stream came through stops: its workers find another, or this one when it is back. */
+const isServerStop = (reason: unknown): boolean => reason instanceof ConnectError && reason.code === Code.Unavailable;
 
 async function* serve(deps: AttachDeps, session: Session, signal: AbortSignal): AsyncGenerator<Message> {
   yield { message: { case: "attached", value: writeAttached(session) } };

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";
 import * as net from "node:net";
-import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
+import { Code, ConnectError, type ConnectRouter, type Interceptor } from "@connectrpc/connect";
 import type { Compression } from "@connectrpc/connect/protocol";
 import type { MeshError } from "@runmesh/domain/errors";
 import type { Log } from "./log.ts";
@@ -149,7 +149,8 @@ async function listen(options: ServerOptions): Promise<Running> {
     address: readAddress(server, options.host),
     async drain(timeoutMs) {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      shutdown.abort(new Error("the server stops"));
+      // Not CANCELLED: whoever called has not given up, and may ask another server.
+      shutdown.abort(new ConnectError("the server stops", Code.Unavailable));
       for (const session of sessions) session.close();
       http1.closeIdleConnections();
       for (const socket of sockets) if (!taken.has(socket)) socket.destroy();
