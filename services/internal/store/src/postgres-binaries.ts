@@ -37,8 +37,9 @@ const UNPRIVILEGED_USERS = ["postgres", "nobody"];
 
 export function findPostgresUser(): PostgresUser | undefined {
   if (process.getuid?.() !== 0) return undefined;
+  const program = findSystemProgram("id") ?? "id";
   for (const name of UNPRIVILEGED_USERS) {
-    const id = (flag: string) => Number(execFileSync("id", [flag, name], { stdio: ["ignore", "pipe", "ignore"] }));
+    const id = (flag: string) => Number(execFileSync(program, [flag, name], { stdio: ["ignore", "pipe", "ignore"] }));
     try {
       return { uid: id("-u"), gid: id("-g") };
     } catch {
@@ -68,20 +69,27 @@ export function commandAs(
   const options = { env: { ...process.env, LC_ALL: "C" }, cwd: "/" };
   const flags: string[] = [];
   if (endWithUs && isMainThread) flags.push("--pdeathsig=INT");
-  if (user !== undefined && !(runs(user, file, "--version") && runs(user, "ls", "-d", `${folder}/.`))) {
+  if (
+    user !== undefined &&
+    !(runs(user, file, "--version") && runs(user, findSystemProgram("ls") ?? "ls", "-d", `${folder}/.`))
+  ) {
     // Installed, or keeping data, below root's own folder: let it pass there, and nothing else of what root may do.
     flags.push("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search");
   }
-  if (flags.length === 0 || !hasSetpriv()) return { file, args, options: { ...options, ...user } };
+  const setpriv = process.platform === "linux" ? findSystemProgram("setpriv") : undefined;
+  if (flags.length === 0 || setpriv === undefined) return { file, args, options: { ...options, ...user } };
   if (user !== undefined) flags.unshift(`--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups");
-  return { file: "setpriv", args: [...flags, file, ...args], options };
+  return { file: setpriv, args: [...flags, file, ...args], options };
 }
 
 function runs(user: PostgresUser, file: string, ...args: string[]): boolean {
   return spawnSync(file, args, { ...user, cwd: "/", stdio: "ignore" }).status === 0;
 }
 
-function hasSetpriv(): boolean {
-  const folders = (process.env.PATH ?? "").split(":");
-  return process.platform === "linux" && folders.some((folder) => existsSync(join(folder, "setpriv")));
+const SYSTEM_FOLDERS = ["/usr/bin", "/bin"];
+
+/** A program of the system, also where the PATH leads to Node and npm alone. */
+function findSystemProgram(name: string): string | undefined {
+  const folders = [...(process.env.PATH ?? "").split(":").filter((folder) => folder !== ""), ...SYSTEM_FOLDERS];
+  return folders.map((folder) => join(folder, name)).find((file) => existsSync(file));
 }
