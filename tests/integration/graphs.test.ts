@@ -19,8 +19,11 @@ const GRAPHS = [
   { file: "montage-chameleon-dss-15d-001.json", taskCount: 2122 },
 ] as const;
 
-/** What the largest may take; it needs about one second of it. */
-const LARGEST_MS = 5_000;
+/**
+ * What the largest may take beside other suites. By itself it needs about one second on two cores, of the five that are
+ * promised.
+ */
+const LARGEST_MS = 10_000;
 
 test.each(GRAPHS)(
   "$file runs to SUCCEEDED, each of its $taskCount tasks once and after its parents",
