@@ -266,3 +266,28 @@ test("a lease lost before its start burns nothing and is told by no event", asyn
   expect(await tellAttempts(mesh, runId, "a")).toEqual(["LOST", "SUCCEEDED"]);
   expect(await tellEvents(mesh, runId)).toEqual(["RUN_CREATED", "TASK_SUCCEEDED a", "RUN_SUCCEEDED"]);
 });
+
+test("a task that is lost again and again before it is heard to start ends DEAD, and is counted anew after a retry", async () => {
+  await using mesh = await startMesh();
+  const retry = { maxLost: 1, initialInterval: "1ms" };
+  const runId = await mesh.given.run({ tasks: [{ key: "killer", retry }] });
+  const worker = await mesh.worker();
+  const loseUntilDead = async () => {
+    for (let losses = 0; ; losses++) {
+      if ((await stateOf(mesh, runId)) === Run_State.FAILED) return losses;
+      const [task] = await worker.acquire(1, { waitMs: 200 });
+      if (task === undefined) losses--;
+      await mesh.db.rows("", "UPDATE lease SET expires_at = clock_timestamp()", []);
+      if (task !== undefined) await worker.lost();
+    }
+  };
+
+  const first = await loseUntilDead();
+  await mesh.runs.retryRun({ runId });
+  const second = await loseUntilDead();
+
+  expect([first, second]).toEqual([5, 5]);
+  const { run } = await mesh.runs.getRun({ runId });
+  expect(run!.failure).toMatchObject({ errorType: "WORKER_LOST" });
+  expect(await tellAttempts(mesh, runId, "killer")).toEqual(Array(10).fill("LOST"));
+});

@@ -126,3 +126,28 @@ export const listAttempts = (
   LIMIT $6`,
     [p.tenantId, p.fromTask, p.toTask, p.afterTask, p.afterFence, p.limit],
   );
+
+/** Of these tasks of a run those whose last attempts, so many and since they were last opened, were all LOST. */
+export const listLostInARow = (
+  db: Db,
+  p: { tenantId: number; runId: bigint; taskIds: readonly bigint[]; count: number },
+) =>
+  db.rows<{ task_id: bigint }>(
+    "list_lost_in_a_row",
+    `
+  SELECT named.task_id
+  FROM unnest($3::bigint[]) AS named (task_id)
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE outcome = 3) AS lost
+    FROM (
+      SELECT outcome FROM attempt
+      WHERE tenant_id = $1 AND task_id = named.task_id
+        AND leased_at > coalesce(
+          (SELECT max(at) FROM run_event WHERE tenant_id = $1 AND run_id = $2 AND type IN (9, 25)), '-infinity')
+      ORDER BY fence DESC
+      LIMIT $4
+    ) AS latest
+  ) AS latest
+  WHERE latest.lost = $4`,
+    [p.tenantId, p.runId, int8Array(p.taskIds), p.count],
+  );

@@ -2,7 +2,7 @@ import { ordinalOf, taskId as toTaskId } from "@runmesh/domain/ids";
 import { decideFailure, type FailureDecision, MESH_ERROR_TYPES } from "@runmesh/domain/retry";
 import { ATTEMPT_OUTCOMES, type AttemptOutcome, EVENT_TYPES, RUN_STATES } from "@runmesh/domain/states";
 import { admitTo } from "./admission.ts";
-import { insertAttempts, type NewAttempt } from "./attempts.ts";
+import { insertAttempts, listLostInARow, type NewAttempt } from "./attempts.ts";
 import { admitRuns } from "./begin-run.ts";
 import { tellParent } from "./child-end.ts";
 import type { Db } from "./db.ts";
@@ -26,7 +26,8 @@ import { NOTHING_PLACED, type Placed } from "./wake-tasks.ts";
  *   1. The run is locked first, then the leases, then tasks: the lock order of the design.
  *   2. What a lease's end decides (retry, death, what follows in the graph) is decided by the domain from rows read
  *      under the run's lock, and commits with its attempt and events (G2); sequences have no gap (G3).
- *   3. A lease that never started burns nothing: it goes back to ready, ahead of its priority (G7).
+ *   3. A lease that never started burns nothing: it goes back to ready, ahead of its priority (G7). From the fourth of
+ *      these losses in a row it counts as one after the start, so that a task that kills its worker at once ends too.
  *   4. Counters on the run's row change by what was written in this transaction, and by nothing else (G8).
  */
 export interface EndedLease {
@@ -93,9 +94,22 @@ export async function settleRun(deps: SettleDeps, p: SettleRun): Promise<SettleO
     }
     const settling = new Settling(tx, tenantId, run, loaded, deps);
     const ended = new Map(p.ended.map((end) => [end.taskId, end]));
-    for (const lease of leases) settling.end(lease, ended.get(lease.task_id)!);
+    const silent = await findSilentKillers(tx, p, leases);
+    for (const lease of leases) settling.end(lease, ended.get(lease.task_id)!, silent.has(lease.task_id));
     return settling.write(leases);
   });
+}
+
+/** A task that ends its process at once is lost before anyone hears that it started: so often in a row, and it counts. */
+async function findSilentKillers(tx: Db, p: SettleRun, leases: readonly LeaseRow[]): Promise<ReadonlySet<bigint>> {
+  const { tenantId, runId } = p;
+  const lost = new Set(p.ended.filter((end) => end.outcome === "LOST").map((end) => end.taskId));
+  const taskIds = leases
+    .filter((lease) => lost.has(lease.task_id) && lease.started_at === null && lease.attempt > SILENT_LOSSES)
+    .map((lease) => lease.task_id);
+  if (taskIds.length === 0) return new Set();
+  const rows = await listLostInARow(tx, { tenantId, runId, taskIds, count: SILENT_LOSSES });
+  return new Set(rows.map((row) => row.task_id));
 }
 
 /** What one transaction gathers, then writes. */
@@ -125,12 +139,13 @@ class Settling {
     this.#sequence = run.sequence;
   }
 
-  end(lease: LeaseRow, end: EndedLease): void {
+  /** `isSilentKiller`: a loss counts, though nobody heard of the start. */
+  end(lease: LeaseRow, end: EndedLease, isSilentKiller: boolean): void {
     const { outcome } = end;
     if (outcome === "SUCCEEDED") {
       this.#succeeded.push(ordinalOf(lease.task_id));
       this.#record(lease, end, EVENT_TYPES.TASK_SUCCEEDED, null, undefined);
-    } else if (outcome === "LOST" && lease.started_at === null) {
+    } else if (outcome === "LOST" && lease.started_at === null && !isSilentKiller) {
       this.#record(lease, end, 0, null, undefined);
       this.#ready.push({ ...placed(lease), rank: recovered(lease.rank), attempt: lease.attempt });
     } else {
@@ -356,6 +371,9 @@ const placed = (lease: LeaseRow): PlacedTask => ({
 /** Ranks are even; one less goes ahead of the backlog of the same priority. */
 const unrecovered = (rank: number): number => rank + (rank & 1);
 const recovered = (rank: number): number => unrecovered(rank) - 1;
+
+/** Losses in a row before a start was told that burn nothing. */
+const SILENT_LOSSES = 3;
 
 const WORKER_LOST: LeaseError = {
   type: MESH_ERROR_TYPES.WORKER_LOST,
