@@ -1,7 +1,6 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Role } from "@runmesh/contracts/tenant/v1/tenant_pb";
 import { type KeyedMesh, startKeyedMesh } from "@runmesh/testing/keyed-mesh";
-import { attachWorker } from "@runmesh/testing/mesh-worker";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 let mesh: KeyedMesh;
@@ -15,7 +14,7 @@ test("every move leaves who did what, on what, from where, and with what result"
   const developer = await mesh.key(admin, Role.DEVELOPER);
   const who = `key:${developer.id}`;
   const { name, version } = await developer.given.workflow({ tasks: [{ handler: "work" }] });
-  const worker = await attachWorker((await mesh.key(admin, Role.WORKER)).leases, {});
+  const worker = await mesh.worker(await mesh.key(admin, Role.WORKER));
   const dead = await developer.given.run({ tasks: [{ handler: "work", retry: { maxAttempts: 1 } }] });
   const { taskId, ...lease } = await worker.acquireOne();
   await worker.fail({ ...lease, taskId }, { type: "Broken", message: "broken", retryable: false });

@@ -1,7 +1,6 @@
 import { Role } from "@runmesh/contracts/tenant/v1/tenant_pb";
 import type { MeshError } from "@runmesh/domain/errors";
 import { type Caller, type KeyedMesh, startKeyedMesh } from "@runmesh/testing/keyed-mesh";
-import { attachWorker } from "@runmesh/testing/mesh-worker";
 import { createPost } from "@runmesh/testing/post";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
@@ -73,7 +72,7 @@ test("what a caller says of itself in headers gives it no fresh bucket", async (
 test("a worker's reports are never refused for their rate", async () => {
   const { make } = await limited("reports", { requestsPerSecond: 2 });
   const worker = await make(Role.WORKER);
-  const { session } = await attachWorker(worker.leases, {});
+  const { session } = await mesh.worker(worker);
 
   const calls: ((caller: Caller) => Promise<unknown>)[] = [
     ({ leases }) => leases.renewLeases({ ...session }),

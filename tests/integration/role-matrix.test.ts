@@ -7,7 +7,6 @@ import { Role } from "@runmesh/contracts/tenant/v1/tenant_pb";
 import { PUBLIC_SERVICES, ROLE_TABLE, SYSTEM_METHODS } from "@runmesh/platform/authorization";
 import { ROLES, type Role as RoleName } from "@runmesh/platform/principal";
 import { type Caller, type KeyedMesh, startKeyedMesh } from "@runmesh/testing/keyed-mesh";
-import { attachWorker } from "@runmesh/testing/mesh-worker";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 /** Every method of the generated contracts, found on disk so that a new one cannot be forgotten. */
@@ -67,7 +66,7 @@ async function makeThings(): Promise<Things> {
   const runId = await mesh.admin.given.run({ tasks: [{ handler: "work" }, { handler: "nobody" }] });
   const schedule = { name: workflow, workflow, cron: "0 0 1 1 *" };
   await mesh.admin.client(ScheduleService).putSchedule({ schedule });
-  const worker = await attachWorker(mesh.admin.leases, { handlers: ["work"] });
+  const worker = await mesh.worker(mesh.admin, { leaseMs: 600_000 });
   const { taskId, fence } = await worker.acquireOne();
   const { id: keyId } = await mesh.key(mesh.admin, Role.VIEWER);
   return { runId, taskId, fence, ...worker.session, workflow, keyId };
@@ -98,6 +97,7 @@ function makeRequest(method: DescMethod): { request: Record<string, unknown>; na
     max: 1,
     signal: "go",
     runs: [{ workflow }],
+    start: { workflow },
     leases: [{ taskId, fence }],
     tasks: [{ taskId, fence }],
     completed: [{ taskId, fence }],

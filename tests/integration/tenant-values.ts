@@ -98,6 +98,9 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
     ...{ traceparent: undefined, pending: loaded.plan.initialPending, roots: loaded.plan.roots, waits: false },
     ...{ routeIds: loaded.routeIds, ranks: loaded.ranks },
   };
+  const step = {
+    ...{ position: 0, kind: 1, name: "a", occurrence: 0, outcome: 1, value: text, childRunId: runId, durationMs: null },
+  };
   const route = {
     ...{ queue: "default", handler: "a-none", requires: "", scheduleToStartMs: 0, startToCloseMs: 0, heartbeatMs: 0 },
     exclusive: false,
@@ -141,6 +144,11 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
     ...{ cron: "@daily", timeZone: "UTC", overlap: 1, catchUpMs: 1_000, paused: false, nextAt: at, lastAt: at },
     ...{ labels: "{}", input: undefined, missed: 0, buffered: 0, offered: "a", subscription: "a", perGroup: 1 },
     ...{ deadlineMs: 0, needs: [route], most: 10, places: ["(0,1)"], reach: 10 },
+    ...{ task, first: { waitsFor: 1, name: "a", childRunId: runId }, value: text, names: ["a"], counts: [1] },
+    ...{ parentTaskId: taskId, parentRunId: runId, rerunOf: runId, fromPosition: 0, toPosition: 10, position: 0 },
+    ...{ slot: { slot: 0n, low: 0n, high: 1n << 18n, name: "a" }, mayEmpty: async () => false },
+    ...{ detached: false, maxBytes: 1_000_000 },
+    ...{ steps: [step], waits: [step], answers: [step], positions: [0], childRunId: runId },
     ...{ bodies: [], eventIds: [], laneGroups: [], exceptRunIds: [], error: "a", ends: [], behind: 0 },
     filter: {
       ...{ states: [], workflow: "", version: 0, createdAfter: undefined, createdBefore: undefined, labels: {} },

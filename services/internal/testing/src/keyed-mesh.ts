@@ -12,6 +12,7 @@ import { type Standalone, type StandaloneOptions, startStandalone } from "@runme
 import { type Db, openDb } from "@runmesh/store/db";
 import { type TestDatabase, useDatabase } from "./database.ts";
 import { createGiven, type Given } from "./given.ts";
+import { type Attach, attachWorker, type MeshWorker } from "./mesh-worker.ts";
 
 /** Clients of one credential, or of none. They reject with `MeshError` and never repeat a call. */
 export interface Caller {
@@ -36,6 +37,8 @@ export interface KeyedMesh extends AsyncDisposable {
   as(key: string | undefined): Caller;
   /** Makes a tenant and answers its admin. */
   tenant(name: string): Promise<Caller>;
+  /** A worker driven by hand. Closed with the mesh. */
+  worker(caller: Caller, attach?: Attach): Promise<MeshWorker>;
   /** Makes a key of the maker's tenant. */
   key(maker: Caller, ...roles: readonly Role[]): Promise<Caller & { readonly id: string; readonly key: string }>;
 }
@@ -54,6 +57,7 @@ export async function startKeyedMesh(options: StandaloneOptions = {}): Promise<K
     ...options,
   });
   const transports: MeshTransport[] = [];
+  const workers: MeshWorker[] = [];
   let keyCount = 0;
 
   function as(key: string | undefined): Caller {
@@ -92,7 +96,13 @@ export async function startKeyedMesh(options: StandaloneOptions = {}): Promise<K
       const made = await maker.tenants.createApiKey({ name: `key-${++keyCount}`, roles: [...roles] });
       return { ...as(made.secret), id: made.key!.id, key: made.secret };
     },
+    async worker(caller, attach = {}) {
+      const worker = await attachWorker(caller.leases, attach);
+      workers.push(worker);
+      return worker;
+    },
     async [Symbol.asyncDispose]() {
+      for (const worker of workers) worker.close();
       for (const transport of transports) transport.close();
       await standalone.stop();
       await database.close();
