@@ -212,6 +212,12 @@ CREATE TABLE ready (
 CREATE INDEX ready_route ON public.ready USING btree (route_id, rank, ready_at);
 CREATE INDEX ready_task ON public.ready USING btree (task_id);
 
+CREATE TABLE removed_run (
+  tenant_id integer NOT NULL,
+  run_id bigint NOT NULL,
+  CONSTRAINT removed_run_pkey PRIMARY KEY (tenant_id, run_id)
+);
+
 CREATE TABLE request (
   tenant_id integer NOT NULL,
   digest uuid NOT NULL,
@@ -479,6 +485,8 @@ CREATE TABLE tenant_quota (
   requests_per_second integer,
   starts_per_second integer,
   updated_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  keep_days integer,
+  CONSTRAINT tenant_quota_keep_days_check CHECK ((keep_days > 0)),
   CONSTRAINT tenant_quota_requests_per_second_check CHECK ((requests_per_second > 0)),
   CONSTRAINT tenant_quota_starts_per_second_check CHECK ((starts_per_second > 0)),
   CONSTRAINT tenant_quota_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),

@@ -15,6 +15,7 @@ import { OutboxGauge } from "./outbox-gauge.ts";
 import { createOverdueStarts } from "./overdue-starts.ts";
 import { createPromoter } from "./promoter.ts";
 import { Registry } from "./registry.ts";
+import { createRetention } from "./retention.ts";
 import { RunMoves } from "./run-moves.ts";
 import { createRunService } from "./run-service.ts";
 import { createRunTimers } from "./run-timers.ts";
@@ -31,6 +32,8 @@ export interface SchedulerOptions {
   readonly db: Db;
   readonly wakeups: Wakeups;
   readonly log: Log;
+  /** Ended runs of tenants without a time of their own are kept so long. Default 30 days. */
+  readonly keepMs?: number | undefined;
 }
 
 export interface Scheduler extends Service {
@@ -38,7 +41,7 @@ export interface Scheduler extends Service {
 }
 
 /** Definitions, runs, the graph, timers and schedules. */
-export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Scheduler {
+export function createScheduler({ hot, db, wakeups, log, keepMs }: SchedulerOptions): Scheduler {
   const definitions = new DefinitionCache(db, () => wakeups.notify("routes"));
   const registry = new Registry(db);
   const history = new HistoryReader(db);
@@ -62,6 +65,7 @@ export function createScheduler({ hot, db, wakeups, log }: SchedulerOptions): Sc
     createOverdueStarts({ db, definitions, wakeups, log }),
     createTidier({ db, definitions, wakeups, log }),
     createAdmission({ db, definitions, wakeups, log }),
+    createRetention({ db, log, keepMs }),
     createWaker({ db, definitions, wakeups, log }),
     createSchedules(schedules),
   ]);

@@ -31,6 +31,8 @@ export interface StandaloneOptions {
   readonly databaseUrl?: string;
   /** PgBouncer in transaction mode before that database: all but migrations go through it. */
   readonly pgbouncerUrl?: string;
+  /** Ended runs of tenants without a time of their own are kept so long. Default 30 days. */
+  readonly keepRunsMs?: number;
   /** Default info. */
   readonly logLevel?: LogLevel | "silent";
   /** `fast` does not sync writes: for tests only. */
@@ -64,7 +66,7 @@ export async function startStandalone(options: StandaloneOptions = {}): Promise<
     const wakeups = createWakeups();
     const owner = randomUUID();
     const bus = new EmbeddedBus({ db: pools.db, owner, onFault: (error, what) => log.warn({ error }, what) });
-    const scheduler = createScheduler({ ...pools, wakeups, log });
+    const scheduler = createScheduler({ ...pools, wakeups, log, keepMs: options.keepRunsMs });
     const leaseManager = createLeaseManager({ ...pools, wakeups, log });
     const relay = createRelay({ db: pools.hot, bus, wakeups, log, owner });
     const gateway = createGateway({

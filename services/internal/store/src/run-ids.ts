@@ -1,12 +1,15 @@
 import type { Db } from "./db.ts";
 
 const BLOCK = 256n;
+/** What is left of a block after this time is not used: retention drops the partitions of ids given out a day ago. */
+const BLOCK_MS = 3_600_000;
 
 /** Gives out run ids that rise, from blocks of 256 taken from the database with their partitions made sure of. */
 export class RunIds {
   readonly #db: Db;
   #next = 0n;
   #end = 0n;
+  #takenAt = 0;
   #taking: Promise<void> | undefined;
 
   constructor(db: Db) {
@@ -15,6 +18,7 @@ export class RunIds {
 
   async take(count: number): Promise<bigint[]> {
     const ids: bigint[] = [];
+    if (performance.now() - this.#takenAt > BLOCK_MS) this.#next = this.#end;
     while (ids.length < count) {
       if (this.#next === this.#end) {
         this.#taking ??= this.#takeBlock().finally(() => {
@@ -33,6 +37,7 @@ export class RunIds {
       "SELECT take_run_id_block() AS first",
       [],
     );
+    this.#takenAt = performance.now();
     this.#next = first;
     this.#end = first + BLOCK;
   }

@@ -168,6 +168,11 @@ export type ApiKeySecret = Prisma.ApiKeySecretModel
  */
 export type TenantQuota = Prisma.TenantQuotaModel
 /**
+ * Model RemovedRun
+ * 
+ */
+export type RemovedRun = Prisma.RemovedRunModel
+/**
  * Model Request
  * 
  */

@@ -427,6 +427,7 @@ export const ModelName = {
   ApiKey: 'ApiKey',
   ApiKeySecret: 'ApiKeySecret',
   TenantQuota: 'TenantQuota',
+  RemovedRun: 'RemovedRun',
   Request: 'Request',
   Schedule: 'Schedule',
   ScheduleTick: 'ScheduleTick'
@@ -445,7 +446,7 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
     omit: GlobalOmitOptions
   }
   meta: {
-    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "step" | "signal" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "request" | "schedule" | "scheduleTick"
+    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "step" | "signal" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "removedRun" | "request" | "schedule" | "scheduleTick"
     txIsolationLevel: TransactionIsolationLevel
   }
   model: {
@@ -2669,6 +2670,80 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
         }
       }
     }
+    RemovedRun: {
+      payload: Prisma.$RemovedRunPayload<ExtArgs>
+      fields: Prisma.RemovedRunFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.RemovedRunFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.RemovedRunFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>
+        }
+        findFirst: {
+          args: Prisma.RemovedRunFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.RemovedRunFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>
+        }
+        findMany: {
+          args: Prisma.RemovedRunFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>[]
+        }
+        create: {
+          args: Prisma.RemovedRunCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>
+        }
+        createMany: {
+          args: Prisma.RemovedRunCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.RemovedRunCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>[]
+        }
+        delete: {
+          args: Prisma.RemovedRunDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>
+        }
+        update: {
+          args: Prisma.RemovedRunUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>
+        }
+        deleteMany: {
+          args: Prisma.RemovedRunDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.RemovedRunUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.RemovedRunUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>[]
+        }
+        upsert: {
+          args: Prisma.RemovedRunUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$RemovedRunPayload>
+        }
+        aggregate: {
+          args: Prisma.RemovedRunAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateRemovedRun>
+        }
+        groupBy: {
+          args: Prisma.RemovedRunGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.RemovedRunGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.RemovedRunCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.RemovedRunCountAggregateOutputType> | number
+        }
+      }
+    }
     Request: {
       payload: Prisma.$RequestPayload<ExtArgs>
       fields: Prisma.RequestFieldRefs
@@ -3368,10 +3443,19 @@ export const TenantQuotaScalarFieldEnum = {
   tenantId: 'tenantId',
   requestsPerSecond: 'requestsPerSecond',
   startsPerSecond: 'startsPerSecond',
+  keepDays: 'keepDays',
   updatedAt: 'updatedAt'
 } as const
 
 export type TenantQuotaScalarFieldEnum = (typeof TenantQuotaScalarFieldEnum)[keyof typeof TenantQuotaScalarFieldEnum]
+
+
+export const RemovedRunScalarFieldEnum = {
+  tenantId: 'tenantId',
+  runId: 'runId'
+} as const
+
+export type RemovedRunScalarFieldEnum = (typeof RemovedRunScalarFieldEnum)[keyof typeof RemovedRunScalarFieldEnum]
 
 
 export const RequestScalarFieldEnum = {
@@ -3753,6 +3837,7 @@ export type GlobalOmitConfig = {
   apiKey?: Prisma.ApiKeyOmit
   apiKeySecret?: Prisma.ApiKeySecretOmit
   tenantQuota?: Prisma.TenantQuotaOmit
+  removedRun?: Prisma.RemovedRunOmit
   request?: Prisma.RequestOmit
   schedule?: Prisma.ScheduleOmit
   scheduleTick?: Prisma.ScheduleTickOmit

@@ -81,6 +81,7 @@ export const ModelName = {
   ApiKey: 'ApiKey',
   ApiKeySecret: 'ApiKeySecret',
   TenantQuota: 'TenantQuota',
+  RemovedRun: 'RemovedRun',
   Request: 'Request',
   Schedule: 'Schedule',
   ScheduleTick: 'ScheduleTick'
@@ -540,10 +541,19 @@ export const TenantQuotaScalarFieldEnum = {
   tenantId: 'tenantId',
   requestsPerSecond: 'requestsPerSecond',
   startsPerSecond: 'startsPerSecond',
+  keepDays: 'keepDays',
   updatedAt: 'updatedAt'
 } as const
 
 export type TenantQuotaScalarFieldEnum = (typeof TenantQuotaScalarFieldEnum)[keyof typeof TenantQuotaScalarFieldEnum]
+
+
+export const RemovedRunScalarFieldEnum = {
+  tenantId: 'tenantId',
+  runId: 'runId'
+} as const
+
+export type RemovedRunScalarFieldEnum = (typeof RemovedRunScalarFieldEnum)[keyof typeof RemovedRunScalarFieldEnum]
 
 
 export const RequestScalarFieldEnum = {

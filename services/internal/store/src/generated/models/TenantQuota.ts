@@ -30,18 +30,21 @@ export type TenantQuotaAvgAggregateOutputType = {
   tenantId: number | null
   requestsPerSecond: number | null
   startsPerSecond: number | null
+  keepDays: number | null
 }
 
 export type TenantQuotaSumAggregateOutputType = {
   tenantId: number | null
   requestsPerSecond: number | null
   startsPerSecond: number | null
+  keepDays: number | null
 }
 
 export type TenantQuotaMinAggregateOutputType = {
   tenantId: number | null
   requestsPerSecond: number | null
   startsPerSecond: number | null
+  keepDays: number | null
   updatedAt: Date | null
 }
 
@@ -49,6 +52,7 @@ export type TenantQuotaMaxAggregateOutputType = {
   tenantId: number | null
   requestsPerSecond: number | null
   startsPerSecond: number | null
+  keepDays: number | null
   updatedAt: Date | null
 }
 
@@ -56,6 +60,7 @@ export type TenantQuotaCountAggregateOutputType = {
   tenantId: number
   requestsPerSecond: number
   startsPerSecond: number
+  keepDays: number
   updatedAt: number
   _all: number
 }
@@ -65,18 +70,21 @@ export type TenantQuotaAvgAggregateInputType = {
   tenantId?: true
   requestsPerSecond?: true
   startsPerSecond?: true
+  keepDays?: true
 }
 
 export type TenantQuotaSumAggregateInputType = {
   tenantId?: true
   requestsPerSecond?: true
   startsPerSecond?: true
+  keepDays?: true
 }
 
 export type TenantQuotaMinAggregateInputType = {
   tenantId?: true
   requestsPerSecond?: true
   startsPerSecond?: true
+  keepDays?: true
   updatedAt?: true
 }
 
@@ -84,6 +92,7 @@ export type TenantQuotaMaxAggregateInputType = {
   tenantId?: true
   requestsPerSecond?: true
   startsPerSecond?: true
+  keepDays?: true
   updatedAt?: true
 }
 
@@ -91,6 +100,7 @@ export type TenantQuotaCountAggregateInputType = {
   tenantId?: true
   requestsPerSecond?: true
   startsPerSecond?: true
+  keepDays?: true
   updatedAt?: true
   _all?: true
 }
@@ -185,6 +195,7 @@ export type TenantQuotaGroupByOutputType = {
   tenantId: number
   requestsPerSecond: number | null
   startsPerSecond: number | null
+  keepDays: number | null
   updatedAt: Date
   _count: TenantQuotaCountAggregateOutputType | null
   _avg: TenantQuotaAvgAggregateOutputType | null
@@ -215,6 +226,7 @@ export type TenantQuotaWhereInput = {
   tenantId?: Prisma.IntFilter<"TenantQuota"> | number
   requestsPerSecond?: Prisma.IntNullableFilter<"TenantQuota"> | number | null
   startsPerSecond?: Prisma.IntNullableFilter<"TenantQuota"> | number | null
+  keepDays?: Prisma.IntNullableFilter<"TenantQuota"> | number | null
   updatedAt?: Prisma.DateTimeFilter<"TenantQuota"> | Date | string
   tenant?: Prisma.XOR<Prisma.TenantScalarRelationFilter, Prisma.TenantWhereInput>
 }
@@ -223,6 +235,7 @@ export type TenantQuotaOrderByWithRelationInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrderInput | Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrderInput | Prisma.SortOrder
+  keepDays?: Prisma.SortOrderInput | Prisma.SortOrder
   updatedAt?: Prisma.SortOrder
   tenant?: Prisma.TenantOrderByWithRelationInput
 }
@@ -234,6 +247,7 @@ export type TenantQuotaWhereUniqueInput = Prisma.AtLeast<{
   NOT?: Prisma.TenantQuotaWhereInput | Prisma.TenantQuotaWhereInput[]
   requestsPerSecond?: Prisma.IntNullableFilter<"TenantQuota"> | number | null
   startsPerSecond?: Prisma.IntNullableFilter<"TenantQuota"> | number | null
+  keepDays?: Prisma.IntNullableFilter<"TenantQuota"> | number | null
   updatedAt?: Prisma.DateTimeFilter<"TenantQuota"> | Date | string
   tenant?: Prisma.XOR<Prisma.TenantScalarRelationFilter, Prisma.TenantWhereInput>
 }, "tenantId">
@@ -242,6 +256,7 @@ export type TenantQuotaOrderByWithAggregationInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrderInput | Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrderInput | Prisma.SortOrder
+  keepDays?: Prisma.SortOrderInput | Prisma.SortOrder
   updatedAt?: Prisma.SortOrder
   _count?: Prisma.TenantQuotaCountOrderByAggregateInput
   _avg?: Prisma.TenantQuotaAvgOrderByAggregateInput
@@ -257,12 +272,14 @@ export type TenantQuotaScalarWhereWithAggregatesInput = {
   tenantId?: Prisma.IntWithAggregatesFilter<"TenantQuota"> | number
   requestsPerSecond?: Prisma.IntNullableWithAggregatesFilter<"TenantQuota"> | number | null
   startsPerSecond?: Prisma.IntNullableWithAggregatesFilter<"TenantQuota"> | number | null
+  keepDays?: Prisma.IntNullableWithAggregatesFilter<"TenantQuota"> | number | null
   updatedAt?: Prisma.DateTimeWithAggregatesFilter<"TenantQuota"> | Date | string
 }
 
 export type TenantQuotaCreateInput = {
   requestsPerSecond?: number | null
   startsPerSecond?: number | null
+  keepDays?: number | null
   updatedAt?: Date | string
   tenant: Prisma.TenantCreateNestedOneWithoutQuotaInput
 }
@@ -271,12 +288,14 @@ export type TenantQuotaUncheckedCreateInput = {
   tenantId: number
   requestsPerSecond?: number | null
   startsPerSecond?: number | null
+  keepDays?: number | null
   updatedAt?: Date | string
 }
 
 export type TenantQuotaUpdateInput = {
   requestsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   startsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
+  keepDays?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   updatedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   tenant?: Prisma.TenantUpdateOneRequiredWithoutQuotaNestedInput
 }
@@ -285,6 +304,7 @@ export type TenantQuotaUncheckedUpdateInput = {
   tenantId?: Prisma.IntFieldUpdateOperationsInput | number
   requestsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   startsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
+  keepDays?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   updatedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
@@ -292,12 +312,14 @@ export type TenantQuotaCreateManyInput = {
   tenantId: number
   requestsPerSecond?: number | null
   startsPerSecond?: number | null
+  keepDays?: number | null
   updatedAt?: Date | string
 }
 
 export type TenantQuotaUpdateManyMutationInput = {
   requestsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   startsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
+  keepDays?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   updatedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
@@ -305,6 +327,7 @@ export type TenantQuotaUncheckedUpdateManyInput = {
   tenantId?: Prisma.IntFieldUpdateOperationsInput | number
   requestsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   startsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
+  keepDays?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   updatedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
@@ -317,6 +340,7 @@ export type TenantQuotaCountOrderByAggregateInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrder
+  keepDays?: Prisma.SortOrder
   updatedAt?: Prisma.SortOrder
 }
 
@@ -324,12 +348,14 @@ export type TenantQuotaAvgOrderByAggregateInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrder
+  keepDays?: Prisma.SortOrder
 }
 
 export type TenantQuotaMaxOrderByAggregateInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrder
+  keepDays?: Prisma.SortOrder
   updatedAt?: Prisma.SortOrder
 }
 
@@ -337,6 +363,7 @@ export type TenantQuotaMinOrderByAggregateInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrder
+  keepDays?: Prisma.SortOrder
   updatedAt?: Prisma.SortOrder
 }
 
@@ -344,6 +371,7 @@ export type TenantQuotaSumOrderByAggregateInput = {
   tenantId?: Prisma.SortOrder
   requestsPerSecond?: Prisma.SortOrder
   startsPerSecond?: Prisma.SortOrder
+  keepDays?: Prisma.SortOrder
 }
 
 export type TenantQuotaCreateNestedOneWithoutTenantInput = {
@@ -381,12 +409,14 @@ export type TenantQuotaUncheckedUpdateOneWithoutTenantNestedInput = {
 export type TenantQuotaCreateWithoutTenantInput = {
   requestsPerSecond?: number | null
   startsPerSecond?: number | null
+  keepDays?: number | null
   updatedAt?: Date | string
 }
 
 export type TenantQuotaUncheckedCreateWithoutTenantInput = {
   requestsPerSecond?: number | null
   startsPerSecond?: number | null
+  keepDays?: number | null
   updatedAt?: Date | string
 }
 
@@ -409,12 +439,14 @@ export type TenantQuotaUpdateToOneWithWhereWithoutTenantInput = {
 export type TenantQuotaUpdateWithoutTenantInput = {
   requestsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   startsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
+  keepDays?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   updatedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 export type TenantQuotaUncheckedUpdateWithoutTenantInput = {
   requestsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   startsPerSecond?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
+  keepDays?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
   updatedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
@@ -424,6 +456,7 @@ export type TenantQuotaSelect<ExtArgs extends runtime.Types.Extensions.InternalA
   tenantId?: boolean
   requestsPerSecond?: boolean
   startsPerSecond?: boolean
+  keepDays?: boolean
   updatedAt?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["tenantQuota"]>
@@ -432,6 +465,7 @@ export type TenantQuotaSelectCreateManyAndReturn<ExtArgs extends runtime.Types.E
   tenantId?: boolean
   requestsPerSecond?: boolean
   startsPerSecond?: boolean
+  keepDays?: boolean
   updatedAt?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["tenantQuota"]>
@@ -440,6 +474,7 @@ export type TenantQuotaSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.E
   tenantId?: boolean
   requestsPerSecond?: boolean
   startsPerSecond?: boolean
+  keepDays?: boolean
   updatedAt?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["tenantQuota"]>
@@ -448,10 +483,11 @@ export type TenantQuotaSelectScalar = {
   tenantId?: boolean
   requestsPerSecond?: boolean
   startsPerSecond?: boolean
+  keepDays?: boolean
   updatedAt?: boolean
 }
 
-export type TenantQuotaOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "requestsPerSecond" | "startsPerSecond" | "updatedAt", ExtArgs["result"]["tenantQuota"]>
+export type TenantQuotaOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "requestsPerSecond" | "startsPerSecond" | "keepDays" | "updatedAt", ExtArgs["result"]["tenantQuota"]>
 export type TenantQuotaInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }
@@ -471,6 +507,7 @@ export type $TenantQuotaPayload<ExtArgs extends runtime.Types.Extensions.Interna
     tenantId: number
     requestsPerSecond: number | null
     startsPerSecond: number | null
+    keepDays: number | null
     updatedAt: Date
   }, ExtArgs["result"]["tenantQuota"]>
   composites: {}
@@ -899,6 +936,7 @@ export interface TenantQuotaFieldRefs {
   readonly tenantId: Prisma.FieldRef<"TenantQuota", 'Int'>
   readonly requestsPerSecond: Prisma.FieldRef<"TenantQuota", 'Int'>
   readonly startsPerSecond: Prisma.FieldRef<"TenantQuota", 'Int'>
+  readonly keepDays: Prisma.FieldRef<"TenantQuota", 'Int'>
   readonly updatedAt: Prisma.FieldRef<"TenantQuota", 'DateTime'>
 }
     
