@@ -144,9 +144,30 @@ const BREAKS: readonly Break[] = [
     statement: "UPDATE run_timer SET due_at = clock_timestamp() - interval '2 minutes' WHERE run_id = $1",
   },
   {
-    check: "a PENDING run has a timer that starts it",
+    check: "a PENDING run waits for its start time or its limit",
     of: "pending",
     statement: "DELETE FROM run_timer WHERE run_id = $1",
+  },
+  {
+    check: "a slot is held by a task that is ready or leased",
+    of: "running",
+    statement:
+      "INSERT INTO slot (tenant_id, key, task_id) SELECT tenant_id, 'k:x', $1::bigint << 20 FROM run WHERE id = $1",
+  },
+  {
+    check: "a run's slot is held by a run that has not ended",
+    of: "succeeded",
+    statement: `
+  INSERT INTO run_slot (tenant_id, key, run_id, slot_limit, active)
+  SELECT tenant_id, 'w:x', id, 1, true FROM run WHERE id = $1`,
+  },
+  {
+    check: "a task that waits for a limit is admitted when there is room",
+    of: "running",
+    statement: `
+  WITH moved AS (DELETE FROM ready WHERE ${OF_RUN} RETURNING tenant_id, ${PLACED})
+  INSERT INTO held (tenant_id, ${PLACED}, reason, due_at, held_at, slot_limit, run_limit)
+  SELECT tenant_id, ${PLACED}, 3, clock_timestamp(), clock_timestamp() - interval '2 minutes', 0, 5 FROM moved`,
   },
   {
     check: "committed events are sent soon",
