@@ -81,7 +81,8 @@ export function createGateway(options: GatewayOptions): Server {
       authorize(),
     ],
     routes(router) {
-      for (const service of [WorkflowService, RunService, TaskService, ScheduleService]) forward(router, service, scheduler);
+      for (const service of [WorkflowService, RunService, TaskService, ScheduleService])
+        forward(router, service, scheduler);
       leases(router);
       router.service(TenantService, tenants);
       healthRoutes(health)(router);
