@@ -21,6 +21,7 @@ export {
   type Workflow,
   type WorkflowOptions,
 } from "./define-workflow.ts";
+export type { ChildOptions, ChildRun, DurableContext, Stored } from "./durable-context.ts";
 export { MeshError, type Reason, RunFailedError, type Violation } from "./errors.ts";
 export { orElse, type Ref, type Resolved, type Wire } from "./reference.ts";
 export type { Registered } from "./registration.ts";

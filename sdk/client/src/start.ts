@@ -12,6 +12,7 @@ import type { AnyWorkflow } from "./define-workflow.ts";
 import { MeshError, readErrorDetail } from "./errors.ts";
 import type { Registration } from "./registration.ts";
 import { validate } from "./schema.ts";
+import { writeJson } from "./write-json.ts";
 
 export interface StartOptions {
   /** 1 to 1,024 bytes. (workflow, key) gives one run, for as long as the run is kept. */
@@ -35,14 +36,12 @@ const MAX_BYTES = 3.5 * 1024 * 1024;
 const FIELDS_BYTES = 96;
 const LABEL_BYTES = 24;
 
-const encoder = new TextEncoder();
-
 /** A start carries a request id, so that one whose answer was lost can be repeated. */
 export function startRequest(input: unknown, options: StartOptions, target: StartTarget): StartRunRequest {
   const { idempotencyKey, labels, dueTime } = options;
   return create(StartRunRequestSchema, {
     ...target,
-    ...(input !== undefined && { inputPayload: { case: "inputJson", value: writeInput(input) } }),
+    ...(input !== undefined && { inputPayload: { case: "inputJson", value: writeJson(input, "input") } }),
     requestId: randomUUID(),
     ...(idempotencyKey !== undefined && { idempotencyKey }),
     ...(labels && { labels: { ...labels } }),
@@ -151,21 +150,4 @@ function sizeBound({
   let bytes = FIELDS_BYTES + 3 * (workflow.length + requestId.length + idempotencyKey.length + contentHash.length);
   for (const [name, value] of Object.entries(labels)) bytes += LABEL_BYTES + 3 * (name.length + value.length);
   return inputPayload.case === "inputJson" ? bytes + inputPayload.value.length : bytes;
-}
-
-function writeInput(input: unknown): Uint8Array {
-  let text: string | undefined;
-  let cause: unknown;
-  try {
-    text = JSON.stringify(input);
-  } catch (thrown) {
-    cause = thrown;
-  }
-  if (text !== undefined) return encoder.encode(text);
-  const description = `the input is not JSON${cause instanceof Error ? `: ${cause.message}` : ""}`;
-  throw new MeshError("INVALID_PAYLOAD", description, {
-    advice: "Pass what JSON can hold.",
-    violations: [{ field: "input", reason: "INVALID_PAYLOAD", description }],
-    cause,
-  });
 }

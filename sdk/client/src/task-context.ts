@@ -1,8 +1,11 @@
+import type { DurableContext } from "./durable-context.ts";
+
 /** What a handler is given beside its input. */
-export interface TaskContext {
+export interface TaskContext extends DurableContext {
   /**
    * Aborts when the attempt no longer counts or must end. Its reason is a `TaskAbortedError` of `@runmesh/worker`
-   * whose `cause` is "timeout", "cancelled", "lease_lost" or "stopping".
+   * whose `cause` is "timeout", "cancelled", "lease_lost", "stopping", or "suspended": then the handler is run again
+   * from its top later.
    */
   readonly signal: AbortSignal;
   /** Rises with every lease of the task. Pass it on to other systems that can refuse older ones. */

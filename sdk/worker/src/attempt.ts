@@ -1,7 +1,9 @@
-import { MeshError, type TaskContext, type TaskLog } from "@runmesh/client";
+import { type DurableContext, MeshError, type TaskContext, type TaskLog } from "@runmesh/client";
 import type { LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
 import { LogLine_Level } from "@runmesh/contracts/task/v1/task_pb";
 import { monotonicMs } from "./clock.ts";
+import { createDurable, type Durable } from "./durable.ts";
+import type { CreateHost } from "./durable-calls.ts";
 import { clip } from "./failure.ts";
 import type { Line } from "./renewal-protocol.ts";
 import { type AbortCause, TaskAbortedError } from "./task-aborted.ts";
@@ -24,7 +26,7 @@ export class Attempt implements TaskContext {
   readonly batch: number;
   readonly ownTrustedUntil: number;
   readonly receivedAt: number;
-  state: "queued" | "running" | "reporting" = "queued";
+  state: "queued" | "running" | "reporting" | "suspended" = "queued";
   /** Set when it was aborted: what the handler still answers is judged by it. */
   aborted: AbortCause | undefined;
   /** The server said that the lease no longer counts. */
@@ -42,9 +44,12 @@ export class Attempt implements TaskContext {
   #logBytes = 0;
   #log: TaskLog | undefined;
   #controller: AbortController | undefined;
+  readonly #createHost: CreateHost;
+  #durable: Durable | undefined;
 
-  constructor(lease: LeasedTask, batch: number, ownTrustedUntil: number, receivedAt: number) {
+  constructor(lease: LeasedTask, batch: number, ownTrustedUntil: number, receivedAt: number, createHost: CreateHost) {
     this.lease = lease;
+    this.#createHost = createHost;
     this.batch = batch;
     this.ownTrustedUntil = ownTrustedUntil;
     this.receivedAt = receivedAt;
@@ -69,7 +74,45 @@ export class Attempt implements TaskContext {
   abort(cause: AbortCause): void {
     if (this.aborted !== undefined) return;
     this.aborted = cause;
-    this.#controller?.abort(new TaskAbortedError(cause));
+    const error = new TaskAbortedError(cause);
+    this.#controller?.abort(error);
+    // Of a suspended handler nothing is answered any more.
+    if (cause !== "suspended") this.#durable?.journal.abort(error);
+  }
+
+  get #calls(): Durable {
+    if (this.#durable === undefined) {
+      this.#durable = createDurable(this.#createHost(this));
+      if (this.aborted !== undefined) this.#durable.journal.abort(new TaskAbortedError(this.aborted));
+    }
+    return this.#durable;
+  }
+
+  get step(): DurableContext["step"] {
+    return this.#calls.step;
+  }
+
+  get sleep(): DurableContext["sleep"] {
+    return this.#calls.sleep;
+  }
+
+  get waitForSignal(): DurableContext["waitForSignal"] {
+    return this.#calls.waitForSignal;
+  }
+
+  get startRun(): DurableContext["startRun"] {
+    return this.#calls.startRun;
+  }
+
+  /** Why the attempt fails whatever its handler answers. */
+  get fault(): Error | undefined {
+    return this.#durable?.journal.fault;
+  }
+
+  /** The recorded failures that are behind what the handler threw. */
+  forget(thrown: unknown): { forget?: number[] } {
+    const forget = this.#durable?.journal.failuresBehind(thrown) ?? [];
+    return forget.length === 0 ? {} : { forget };
   }
 
   get signal(): AbortSignal {

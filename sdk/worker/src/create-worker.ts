@@ -5,6 +5,7 @@ import { backoffMs, createServiceClient, createTransport, isTransient } from "@r
 import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import type { Attempt } from "./attempt.ts";
 import { monotonicMs } from "./clock.ts";
+import { createDurableCalls } from "./durable-calls.ts";
 import { createExchange } from "./exchange.ts";
 import { type SessionThread, startSessionThread } from "./session.ts";
 import { createSweeper } from "./sweeper.ts";
@@ -88,6 +89,16 @@ export function createWorker(options: WorkerOptions): RunMeshWorker {
       if (outcome.kind !== "dropped") exchange.report(attempt, outcome);
     },
     onDeadline: (at) => sweeper.wakeAt(at),
+    createHost: createDurableCalls({
+      server: options,
+      transport,
+      session: () => thread?.current,
+      onSuspended(attempt) {
+        thread?.drop([attempt.lease.fence]);
+        runner.suspended(attempt);
+        exchange.schedule();
+      },
+    }),
   });
   const paramsClient = createServiceClient(LeaseService, transport, { timeoutMs: 10_000, attempts: 4 });
 

@@ -9,6 +9,8 @@ export interface Failure {
   readonly message: string;
   readonly retryable: boolean;
   readonly retryAfterMs?: number;
+  /** Positions of recorded failures that are behind it. */
+  readonly forget?: readonly number[];
 }
 
 const MAX_TYPE = 128;
@@ -23,6 +25,9 @@ export function nonRetryable(cause: unknown): Error {
 export function retryAfter(duration: string, cause: unknown): Error {
   return new Verdict(cause, true, readDuration(duration));
 }
+
+/** Whether a handler said so of what it threw. */
+export const isNonRetryable = (thrown: unknown): boolean => thrown instanceof Verdict && !thrown.retryable;
 
 class Verdict extends Error {
   override readonly name = "TaskVerdict";

@@ -11,12 +11,15 @@ export type Outcome =
 
 /** A result counts whatever was aborted: the server decides whether it came in time. */
 export function outcomeOfResult(attempt: Attempt, outputJson: Uint8Array<ArrayBuffer>): Outcome {
-  return attempt.lost ? outcomeOfLost(attempt) : { kind: "completed", outputJson };
+  if (attempt.lost) return outcomeOfLost(attempt);
+  const fault = attempt.fault;
+  return fault ? { kind: "failed", failure: readFailure(fault) } : { kind: "completed", outputJson };
 }
 
 /** What an aborted handler throws says nothing about the task: an outage or a shutdown burns no attempt (G4, G7). */
 export function outcomeOfThrown(attempt: Attempt, thrown: unknown): Outcome {
   if (attempt.lost) return outcomeOfLost(attempt);
+  if (attempt.fault) return { kind: "failed", failure: readFailure(attempt.fault) };
   switch (attempt.aborted) {
     case "lease_lost":
     case "stopping":
@@ -24,7 +27,7 @@ export function outcomeOfThrown(attempt: Attempt, thrown: unknown): Outcome {
     case "timeout":
       return { kind: "failed", failure: { ...readFailure(thrown), type: "TIMED_OUT", retryable: true } };
     default:
-      return { kind: "failed", failure: readFailure(thrown) };
+      return { kind: "failed", failure: { ...readFailure(thrown), ...attempt.forget(thrown) } };
   }
 }
 

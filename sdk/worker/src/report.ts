@@ -35,7 +35,7 @@ function writeMessage(attempt: Attempt, outcome: Exclude<Outcome, { kind: "dropp
         log: linesOf(attempt),
       };
     case "failed": {
-      const { type, message, retryable, retryAfterMs } = outcome.failure;
+      const { type, message, retryable, retryAfterMs, forget } = outcome.failure;
       return create(FailedTaskSchema, {
         taskId,
         fence,
@@ -43,6 +43,7 @@ function writeMessage(attempt: Attempt, outcome: Exclude<Outcome, { kind: "dropp
         log: linesOf(attempt),
         ...(attempt.progressJson && { progressJson: attempt.progressJson }),
         ...(retryAfterMs !== undefined && { retryAfter: writeDuration(retryAfterMs) }),
+        ...(forget && { forgetSteps: [...forget] }),
       });
     }
     case "released":
@@ -62,7 +63,7 @@ export function takeReports(pending: readonly Report[]): Report[] {
   return pending.slice(0, count);
 }
 
-function linesOf(attempt: Attempt): LogLine[] {
+export function linesOf(attempt: Attempt): LogLine[] {
   if (attempt.lines.length === 0) return NO_LINES;
   return attempt.lines.map((line) => create(LogLineSchema, writeLine(line)));
 }

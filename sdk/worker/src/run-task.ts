@@ -1,7 +1,8 @@
 import type { Handler, Task, TaskContext, TaskLog } from "@runmesh/client";
+import { createFakeDurable, type FakeMesh } from "./fake-durable.ts";
 import { runHandler } from "./run-handler.ts";
 
-export interface RunTaskOptions {
+export interface RunTaskOptions extends FakeMesh {
   readonly signal?: AbortSignal;
   /** Default 1. */
   readonly attempt?: number;
@@ -31,6 +32,7 @@ export async function runTask<W, H, R, S>(
 
 function createContext(name: string, options: RunTaskOptions): TaskContext {
   const tell = (level: keyof TaskLog) => (message: string) => options.onLog?.(level, message);
+  const { step, sleep, waitForSignal, startRun } = createFakeDurable(`1/${name}`, options);
   return {
     signal: options.signal ?? new AbortController().signal,
     fence: options.fence ?? 1n,
@@ -43,5 +45,9 @@ function createContext(name: string, options: RunTaskOptions): TaskContext {
     traceparent: undefined,
     log: { debug: tell("debug"), info: tell("info"), warn: tell("warn"), error: tell("error") },
     progress: (value) => options.onProgress?.(value),
+    step,
+    sleep,
+    waitForSignal,
+    startRun,
   };
 }

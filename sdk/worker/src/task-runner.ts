@@ -8,6 +8,7 @@ import type { LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
 import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { Attempt, byFence } from "./attempt.ts";
 import { monotonicMs } from "./clock.ts";
+import type { CreateHost } from "./durable-calls.ts";
 import { type Outcome, outcomeOfResult, outcomeOfThrown } from "./outcome.ts";
 import { runHandler } from "./run-handler.ts";
 
@@ -20,6 +21,7 @@ export interface RunnerOptions {
   /** The params of a task whose answer had no room for them. */
   fetchParams(attempt: Attempt): Promise<Uint8Array>;
   report(attempt: Attempt, outcome: Outcome): void;
+  readonly createHost: CreateHost;
   /** A running attempt may need a sweep by then. */
   onDeadline(at: number): void;
 }
@@ -39,6 +41,8 @@ export interface TaskRunner {
   loseAll(): void;
   /** The reports of these were answered. */
   forget(attempts: readonly Attempt[]): void;
+  /** The handler waits for long, and its lease has ended: its slot is free, and its promise never settles. */
+  suspended(attempt: Attempt): void;
   /** Gives back what has not been started. */
   releaseQueued(): void;
   abortRunning(): void;
@@ -88,7 +92,8 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
     } catch (thrown) {
       outcome = outcomeOfThrown(attempt, thrown);
     }
-    end(attempt, outcome);
+    // A suspended handler has ended already; what it still does counts for nothing.
+    if (attempt.state !== "suspended") end(attempt, outcome);
   }
 
   function end(attempt: Attempt, outcome: Outcome): void {
@@ -134,7 +139,7 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
     accept(leases, batch, trustedUntil) {
       const now = monotonicMs();
       for (const lease of leases) {
-        const attempt = new Attempt(lease, batch, trustedUntil, now);
+        const attempt = new Attempt(lease, batch, trustedUntil, now, options.createHost);
         held.add(attempt);
         queue.push(attempt);
       }
@@ -154,6 +159,13 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
         else lose(attempt, LostLease_Cause.EXPIRED);
       }
       queue = [];
+    },
+    suspended(attempt) {
+      if (attempt.state !== "running") return;
+      attempt.state = "suspended";
+      held.delete(attempt);
+      attempt.abort("suspended");
+      end(attempt, { kind: "dropped" });
     },
     forget(attempts) {
       for (const attempt of attempts) held.delete(attempt);

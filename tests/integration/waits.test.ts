@@ -1,0 +1,333 @@
+/** Handlers that record steps, wait and start runs, written with the SDK, on a whole mesh. */
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  connect,
+  defineTask,
+  defineWorkflow,
+  type Handler,
+  type Mesh,
+  RunFailedError,
+  type StartedRun,
+  type TaskContext,
+} from "@runmesh/client";
+import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
+import { createWorker, type WorkerOptions } from "@runmesh/worker";
+import { expect, test } from "vitest";
+import { z } from "zod";
+
+const task = defineTask({
+  name: "durable",
+  input: z.any(),
+  output: z.any(),
+  retry: { maxAttempts: 3, initialInterval: "20ms", jitter: 0 },
+});
+const workflow = defineWorkflow({
+  name: "durable",
+  input: z.any(),
+  build: (w) => w.task("durable", task, w.input).output,
+});
+
+type Run = (input: never, ctx: TaskContext) => unknown;
+
+interface Started extends AsyncDisposable {
+  readonly client: Mesh;
+  /** A worker that runs the task by this; stopped with the mesh. */
+  work(run: Run, options?: Partial<WorkerOptions>): Promise<AsyncDisposable>;
+  readonly mesh: TestMesh;
+}
+
+async function start(): Promise<Started> {
+  const mesh = await startMesh();
+  const client = connect({ url: mesh.url });
+  const workers: (() => Promise<void>)[] = [];
+  return {
+    mesh,
+    client,
+    async work(run, options = {}) {
+      const handlers: Handler[] = [task.handle(run as never)];
+      const worker = createWorker({ url: mesh.url, handlers, log: () => {}, gracefulStopMs: 500, ...options });
+      workers.push(() => worker.stop());
+      await worker.start();
+      return { [Symbol.asyncDispose]: () => worker.stop() };
+    },
+    async [Symbol.asyncDispose]() {
+      for (const stop of workers) await stop();
+      client.close();
+      await mesh[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const suspended = async ({ mesh }: Started, count = 1) => {
+  for (;;) {
+    const { found } = await mesh.db.one<{ found: number }>("", "SELECT count(*)::int AS found FROM suspended", []);
+    if (found >= count) return;
+    await delay(20);
+  }
+};
+/** Makes time pass for what sleeps. */
+const passTime = ({ mesh }: Started) =>
+  mesh.db.transaction(async (tx) => {
+    await tx.rows("", "UPDATE step SET due_at = clock_timestamp() WHERE done IS NULL AND due_at IS NOT NULL", []);
+    await tx.rows("", "UPDATE suspended SET wake_at = clock_timestamp() WHERE wake_at IS NOT NULL", []);
+  });
+const outcomes = async ({ mesh }: Started, run: StartedRun<unknown>) => {
+  const rows = await mesh.db.rows<{ outcome: number }>(
+    "",
+    "SELECT outcome FROM attempt WHERE task_id >> 20 = $1 ORDER BY fence",
+    [run.id],
+  );
+  return rows.map((row) => row.outcome);
+};
+
+test("a handler that sleeps for days is gone meanwhile, and goes on from its record on another worker", async () => {
+  await using t = await start();
+  const ran: string[] = [];
+  const handler: Run = async (_, ctx) => {
+    const before = await ctx.step("before", () => ran.push("before"));
+    await ctx.sleep("3d");
+    const after = await ctx.step("after", () => ran.push("after"));
+    return [before, after, ctx.attempt];
+  };
+  {
+    await using _ = await t.work(handler);
+    await t.client.start(workflow, null, { idempotencyKey: "k" });
+    await suspended(t);
+  }
+  await passTime(t);
+  await t.work(handler);
+
+  const run = await t.client.start(workflow, null, { idempotencyKey: "k" });
+
+  expect(await run.result()).toEqual([1, 2, 2]);
+  expect(ran).toEqual(["before", "after"]);
+  expect(await outcomes(t, run)).toEqual([7, 1]);
+});
+
+test("a suspended handler's slot is free, and its signal aborts with the reason `suspended`", async () => {
+  await using t = await start();
+  const reasons: unknown[] = [];
+  await t.work(
+    async (input: number, ctx) => {
+      ctx.signal.addEventListener("abort", () => reasons.push((ctx.signal.reason as Error).cause));
+      if (input === 1) return (await ctx.waitForSignal("go")) as string;
+      return input;
+    },
+    { slots: 1 },
+  );
+  const waiting = await t.client.start(workflow, 1);
+  await suspended(t);
+
+  const other = await t.client.start(workflow, 2);
+  const answer = await other.result();
+  await waiting.signal("go", "on");
+
+  expect(answer).toBe(2);
+  expect(await waiting.result()).toBe("on");
+  expect(reasons).toEqual(["suspended"]);
+});
+
+test("a signal before the wait, its schema, its time-out, and two waits on one name", async () => {
+  await using t = await start();
+  await t.work(async (_, ctx) => {
+    const early = await ctx.waitForSignal("early", { schema: z.object({ n: z.number().default(7) }) });
+    const both = await Promise.all([ctx.waitForSignal("twice"), ctx.waitForSignal("twice")]);
+    const none = await ctx.waitForSignal("never", { timeout: "20s" });
+    const wrong = await ctx.waitForSignal("wrong", { schema: z.string() }).catch((error: Error) => error.name);
+    return { early, both, none: none === undefined, wrong };
+  });
+  const run = await t.client.start(workflow, null);
+  await run.signal("early", {});
+  await run.signal("wrong", 1);
+  await suspended(t);
+  await run.signal("twice", 1);
+  await run.signal("twice", 2);
+  for (let timedOut = false; !timedOut; await delay(20)) {
+    const rows = await t.mesh.db.rows("", "SELECT 1 FROM suspended WHERE wake_at IS NOT NULL", []);
+    timedOut = rows.length > 0;
+  }
+  await passTime(t);
+
+  expect(await run.result()).toEqual({ early: { n: 7 }, both: [1, 2], none: true, wrong: "INVALID_FIELD" });
+});
+
+test("R-1 a changed order of steps fails NON_DETERMINISTIC, and is not tried again", async () => {
+  await using t = await start();
+  let isChanged = false;
+  await t.work(async (_, ctx) => {
+    for (const name of isChanged ? ["b", "a"] : ["a", "b"]) await ctx.step(name, () => name);
+    isChanged = true;
+    return ctx.waitForSignal("go");
+  });
+  const run = await t.client.start(workflow, null);
+  await suspended(t);
+  await run.signal("go");
+
+  const failure = run.result();
+
+  await expect(failure).rejects.toMatchObject({ errorType: "NON_DETERMINISTIC" });
+  expect(await outcomes(t, run)).toEqual([7, 2]);
+});
+
+test("an attempt that fails between steps keeps what it recorded, and a retry of the run does too unless fresh", async () => {
+  await using t = await start();
+  const ran: string[] = [];
+  let isBroken = true;
+  await t.work(async (_, ctx) => {
+    await ctx.step("a", () => ran.push("a"));
+    if (isBroken) throw new Error("broken");
+    await ctx.step("b", () => ran.push("b"));
+    return ran.length;
+  });
+  const run = await t.client.start(workflow, null);
+  await expect(run.result()).rejects.toThrow("broken");
+  const runId = BigInt(run.id);
+  isBroken = false;
+  await t.client.runs.retryRun({ runId });
+
+  const kept = await run.result();
+  isBroken = true;
+  const other = await t.client.start(workflow, null);
+  await expect(other.result()).rejects.toThrow("broken");
+  isBroken = false;
+  await t.client.runs.retryRun({ runId: BigInt(other.id), fresh: true });
+  await other.result();
+
+  expect(kept).toBe(2);
+  expect(ran).toEqual(["a", "b", "a", "a", "b"]);
+});
+
+const childTask = defineTask({
+  name: "child",
+  input: z.object({ n: z.number() }),
+  output: z.object({ twice: z.number() }),
+  retry: { maxAttempts: 1 },
+});
+const child = defineWorkflow({
+  name: "child",
+  input: z.object({ n: z.number() }),
+  build: (w) => ({ doubled: w.task("child", childTask, { n: w.input.n }).output.twice }),
+});
+
+test("a parent with 100 children over one worker with 2 slots finishes", async () => {
+  await using t = await start();
+  await t.work(
+    async (count: number, ctx) => {
+      const children = await Promise.all(Array.from({ length: count }, (_, n) => ctx.startRun(child, { n })));
+      const results = await Promise.all(children.map((run) => run.result()));
+      return results.reduce((sum, { doubled }) => sum + doubled, 0);
+    },
+    {
+      slots: 2,
+      handlers: [
+        task.handle(async (count, ctx) => {
+          const children = await Promise.all(Array.from({ length: count }, (_, n) => ctx.startRun(child, { n })));
+          const results = await Promise.all(children.map((run) => run.result()));
+          return results.reduce((sum, { doubled }) => sum + doubled, 0);
+        }),
+        childTask.handle(({ n }) => ({ twice: 2 * n })),
+      ],
+    },
+  );
+
+  const run = await t.client.start(workflow, 100);
+
+  expect(await run.result()).toBe(9_900);
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) }, pageSize: 1_000 });
+  expect(runs).toHaveLength(100);
+});
+
+test("a child that failed fails its parent's attempt, and the next attempt starts another", async () => {
+  await using t = await start();
+  const childRuns: string[] = [];
+  let isBroken = true;
+  const parent = task.handle(async (_, ctx) => {
+    const kept = await ctx.startRun(child, { n: 1 });
+    const run = await ctx.startRun(child, { n: 2 });
+    childRuns.push(run.id);
+    return [await kept.result(), await run.result()];
+  });
+  await t.work(() => {}, {
+    handlers: [
+      parent,
+      childTask.handle(({ n }) => {
+        if (n === 2 && isBroken) {
+          isBroken = false;
+          throw new Error("torn");
+        }
+        return { twice: 2 * n };
+      }),
+    ],
+  });
+
+  const run = await t.client.start(workflow, null);
+
+  expect(await run.result()).toEqual([{ doubled: 2 }, { doubled: 4 }]);
+  expect(new Set(childRuns).size).toBe(2);
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } });
+  expect(runs).toHaveLength(3);
+  expect((await outcomes(t, run)).filter((outcome) => outcome === 2)).toHaveLength(1);
+});
+
+test("a caught failure of a child is the same on each pass, and names what failed", async () => {
+  await using t = await start();
+  const seen: unknown[] = [];
+  const parent = task.handle(async (_, ctx) => {
+    const run = await ctx.startRun(child, { n: 1 });
+    const error = await run.result().catch((caught: unknown) => caught);
+    seen.push(error);
+    await ctx.waitForSignal("go");
+    return error instanceof RunFailedError && [error.state, error.taskKey, error.errorType];
+  });
+  await t.work(() => {}, { handlers: [parent, childTask.handle(() => Promise.reject(new TypeError("torn")))] });
+  const run = await t.client.start(workflow, null);
+  while (seen.length === 0) await delay(20);
+  await suspended(t);
+  await run.signal("go");
+
+  expect(await run.result()).toEqual(["FAILED", "child", "TypeError"]);
+  expect((await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } })).runs).toHaveLength(1);
+});
+
+test("cancelling a parent cancels its children and theirs within a second, unless detached", async () => {
+  await using t = await start();
+  const parent = task.handle(async (depth: number, ctx) => {
+    const below = await ctx.startRun(depth > 0 ? workflow : child, (depth > 0 ? depth - 1 : { n: 1 }) as never);
+    await ctx.startRun(child, { n: 2 }, { detached: true, labels: { kind: "detached" } });
+    return below.result();
+  });
+  await t.work(() => {}, { handlers: [parent] });
+  const run = await t.client.start(workflow, 2);
+  await suspended(t, 3);
+
+  const cancelledAt = performance.now();
+  await run.cancel();
+  for (let open = 1; open > 3 || open === 1; ) {
+    const { runs } = await t.client.runs.listRuns({ filter: { states: [2] } });
+    open = runs.length;
+    if (performance.now() - cancelledAt > 10_000) break;
+  }
+  const took = performance.now() - cancelledAt;
+  const { runs } = await t.client.runs.listRuns({ filter: { states: [2] } });
+
+  expect(runs.map((open) => open.labels)).toEqual([1, 2, 3].map(() => ({ kind: "detached" })));
+  expect(took).toBeLessThan(3_000);
+  for (const open of runs) await t.client.run(String(open.id)).cancel();
+});
+
+test("a workflow that is not registered is registered by the first start of a child", async () => {
+  await using t = await start();
+  const fresh = defineWorkflow({ name: "fresh", input: z.any(), build: () => ({ is: "fresh" }) });
+  await t.work(async (_, ctx) => {
+    const byDefinition = await ctx.startRun(child, { n: 1 }).then(() => "started");
+    const unknown = await ctx.startRun("unknown").catch((error: Error) => (error as { reason?: string }).reason);
+    return [byDefinition, unknown];
+  });
+  void fresh;
+
+  const run = await t.client.start(workflow, null);
+
+  expect(await run.result()).toEqual(["started", "NOT_FOUND"]);
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } });
+  for (const open of runs) await t.client.run(String(open.id)).cancel();
+});
