@@ -243,10 +243,7 @@ test("a run of an inline definition is rerun on that definition, within its conc
 });
 
 /** Reads the stream until `until` holds for what was heard. */
-async function hear(
-  stream: AsyncIterator<WatchRunsResponse>,
-  until: (kinds: Kind[]) => boolean,
-): Promise<Kind[]> {
+async function hear(stream: AsyncIterator<WatchRunsResponse>, until: (kinds: Kind[]) => boolean): Promise<Kind[]> {
   const kinds: Kind[] = [];
   while (!until(kinds)) {
     const { value, done } = await stream.next();

@@ -45,7 +45,8 @@ export class MemoryTokenBuckets implements TokenBuckets {
     bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.at) / 1_000) * perSecond);
     bucket.at = now;
     // A batch may go into debt, a single one not: so a bucket without debt has at least one token to give.
-    if (bucket.tokens < Math.min(1, count)) return Math.max(1, Math.ceil(((1 - bucket.tokens) / perSecond) * 1_000 - 1e-6));
+    if (bucket.tokens < Math.min(1, count))
+      return Math.max(1, Math.ceil(((1 - bucket.tokens) / perSecond) * 1_000 - 1e-6));
     bucket.tokens -= count;
     return 0;
   }
