@@ -320,7 +320,7 @@ export declare type Step = Message<"runmesh.lease.v1.Step"> & {
   occurrence: number;
 
   /**
-   * From 1: the order in which answers were recorded. 0 while the call waits. Output only.
+   * Rises in the order in which answers were recorded, from 1. 0 while the call waits. Output only.
    *
    * @generated from field: uint32 done = 5;
    */
