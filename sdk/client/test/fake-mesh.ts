@@ -8,7 +8,7 @@ import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ErrorDetailSchema, Reason } from "@runmesh/contracts/error/v1/error_pb";
 import { EventType } from "@runmesh/contracts/event/v1/event_pb";
-import { Run_State, type RunChangeSchema } from "@runmesh/contracts/run/v1/run_pb";
+import { Run_State, type RunChangeSchema, type RunSchema } from "@runmesh/contracts/run/v1/run_pb";
 import { RunService, type StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { type Definition, DefinitionSchema } from "@runmesh/contracts/workflow/v1/workflow_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
@@ -22,6 +22,8 @@ export interface FakeMesh extends AsyncDisposable {
   readonly starts: StartRunRequest[];
   readonly registerCount: number;
   readonly watches: bigint[];
+  /** What each GetRun answers, or is refused with; a running run once they are used up. */
+  readonly answers: (MessageInitShape<typeof RunSchema> | ConnectError)[];
   readonly headers: Headers[];
   /** Refuses the next calls of StartRun with these. */
   readonly refusals: ConnectError[];
@@ -39,6 +41,7 @@ export async function startFakeMesh(): Promise<FakeMesh> {
   const definitions = new Map<string, Definition>();
   const starts: StartRunRequest[] = [];
   const watches: bigint[] = [];
+  const answers: (MessageInitShape<typeof RunSchema> | ConnectError)[] = [];
   const headers: Headers[] = [];
   const refusals: ConnectError[] = [];
   const streams: Change[][] = [];
@@ -80,7 +83,11 @@ export async function startFakeMesh(): Promise<FakeMesh> {
           }
         }),
       }),
-      getRun: ({ runId }) => ({ run: { id: runId, state: Run_State.RUNNING, sequence: 1n } }),
+      getRun({ runId }) {
+        const answer = answers.shift() ?? { state: Run_State.RUNNING, sequence: 1n };
+        if (answer instanceof ConnectError) throw answer;
+        return { run: { id: runId, ...answer } };
+      },
       listEvents: ({ runId, afterSequence }) => ({
         events: afterSequence === 0n ? [{ runId, sequence: 1n, type: EventType.RUN_CREATED }] : [],
       }),
@@ -98,6 +105,7 @@ export async function startFakeMesh(): Promise<FakeMesh> {
     definitions,
     starts,
     watches,
+    answers,
     headers,
     refusals,
     streams,

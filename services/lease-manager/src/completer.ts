@@ -9,6 +9,7 @@ export interface CompleterOptions {
   /** Told after each statement: what to hint at. */
   readonly onCompleted: (done: {
     readonly runIds: ReadonlySet<bigint>;
+    readonly endedRuns: readonly bigint[];
     readonly wokenRoutes: readonly number[];
   }) => void;
 }
@@ -102,7 +103,7 @@ export class Completer {
       runIds.add(taskId >> 20n);
       item.resolve(true);
     }
-    if (runIds.size > 0) this.#options.onCompleted({ runIds, wokenRoutes: outcome.wokenRoutes });
+    if (runIds.size > 0) this.#options.onCompleted({ runIds, ...outcome });
     return rest;
   }
 

@@ -55,9 +55,10 @@ export class Reports {
     this.#completer = new Completer({
       hot,
       log,
-      onCompleted: ({ runIds, wokenRoutes }) => {
+      onCompleted: ({ runIds, endedRuns, wokenRoutes }) => {
         for (const route of wokenRoutes) wakeups.notify(`ready:${route}`);
         for (const runId of runIds) wakeups.notify(`run:${runId}`);
+        for (const runId of endedRuns) wakeups.notify(`ended:${runId}`);
         wakeups.notify("outbox");
       },
     });
@@ -212,11 +213,16 @@ export class Reports {
 export function hintSettled(
   wakeups: Wakeups,
   runId: bigint,
-  settled: { readonly wokenRoutes: ReadonlySet<number>; readonly lost: readonly { readonly sessionId: bigint }[] },
+  settled: {
+    readonly wokenRoutes: ReadonlySet<number>;
+    readonly lost: readonly { readonly sessionId: bigint }[];
+    readonly isEnded: boolean;
+  },
 ): void {
   for (const route of settled.wokenRoutes) wakeups.notify(`ready:${route}`);
   for (const sessionId of new Set(settled.lost.map((lease) => lease.sessionId))) wakeups.notify(`lost:${sessionId}`);
   wakeups.notify(`run:${runId}`);
+  if (settled.isEnded) wakeups.notify(`ended:${runId}`);
   wakeups.notify("scheduled");
   wakeups.notify("outbox");
 }

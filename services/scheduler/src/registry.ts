@@ -8,10 +8,13 @@ import { insertAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
 import { type DefinitionRow, findDefinition, findDefinitionByHash, insertDefinition } from "@runmesh/store/definitions";
 import { internWorkflow, lockWorkflow, setLatestVersion } from "@runmesh/store/workflows";
+import { LRUCache } from "lru-cache";
 
 /** Keeps definitions by their content: the same content again is the same version. */
 export class Registry {
   readonly #db: Db;
+  /** By content, which never changes. */
+  readonly #known = new LRUCache<string, DefinitionRow>({ max: 10_000 });
 
   constructor(db: Db) {
     this.#db = db;
@@ -79,10 +82,16 @@ export class Registry {
 
   /** The registered version with this content. Throws NOT_FOUND. */
   async getByHash(tenantId: number, contentHash: string): Promise<DefinitionRow> {
+    const key = `${tenantId}/${contentHash}`;
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
     const hash = Buffer.from(contentHash, "hex");
     const row =
       hash.length === 32 ? await findDefinitionByHash(this.#db, { tenantId, hash, inline: false }) : undefined;
-    if (row !== undefined) return row;
+    if (row !== undefined) {
+      this.#known.set(key, row);
+      return row;
+    }
     throw new MeshError("NOT_FOUND", `no workflow with content ${contentHash.slice(0, 64)}`, {
       violations: [{ field: "content_hash", reason: "NOT_FOUND", description: "not registered" }],
     });

@@ -34,6 +34,7 @@ export class RunMoves {
     if (outcome.state !== "CANCELLED") throw illegal(`run ${runId} has ended: it is ${outcome.state}`);
     tellLost(this.#deps.wakeups, outcome.lost);
     for (const route of outcome.wokenRoutes) this.#deps.wakeups.notify(`ready:${route}`);
+    this.#deps.wakeups.notify(`ended:${runId}`);
     return this.#answer(tenantId, runId);
   }
 
@@ -45,6 +46,7 @@ export class RunMoves {
     for (const route of outcome.wokenRoutes) this.#deps.wakeups.notify(`ready:${route}`);
     this.#deps.wakeups.notify("outbox");
     this.#deps.wakeups.notify(`run:${runId}`);
+    this.#deps.wakeups.notify(`ended:${runId}`);
   }
 
   async pause({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {

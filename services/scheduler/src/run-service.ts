@@ -1,7 +1,13 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import { ListRunsRequest_Order, type RunService, type StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
+import {
+  type GetRunRequest,
+  ListRunsRequest_Order,
+  type RunService,
+  type StartRunRequest,
+} from "@runmesh/contracts/run/v1/run_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
+import { RUN_STATES } from "@runmesh/domain/states";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
@@ -14,15 +20,18 @@ import { writeNotRunning } from "./not-running-message.ts";
 import type { OutboxGauge } from "./outbox-gauge.ts";
 import { rerunRun } from "./rerun-run.ts";
 import { type BulkMove, type BulkRequest, moveRuns } from "./run-bulk.ts";
+import { RunEnds } from "./run-ends.ts";
 import { readFilter } from "./run-filter.ts";
 import { writeRun, writeWholeRun } from "./run-message.ts";
 import { Signals } from "./signals.ts";
 import { startChild } from "./start-child.ts";
-import { type StartDeps, startRequestedRuns } from "./start-runs.ts";
+import { StartMerger } from "./start-merger.ts";
+import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
 import { watchRun } from "./watch-run.ts";
 import { watchRuns } from "./watch-runs.ts";
 
 const MAX_STARTS = 1_000;
+const MAX_WAIT_MS = 60_000;
 
 export interface RunServiceDeps extends StartDeps {
   readonly history: HistoryReader;
@@ -34,6 +43,8 @@ export interface RunServiceDeps extends StartDeps {
 export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<typeof RunService>> {
   const { db, wakeups, moves } = deps;
   const signals = new Signals(deps);
+  const merger = new StartMerger(deps);
+  const ends = new RunEnds(db, wakeups);
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
@@ -42,6 +53,36 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     const started = await startRequestedRuns(deps, tenantId, name, requests, traceparent);
     wakeRoots(wakeups, started);
     return started;
+  }
+
+  /** Single starts that arrive at once go together; one with a graph of its own goes alone, since it is checked first. */
+  async function startOne(request: StartRunRequest, context: HandlerContext): Promise<StartedRun> {
+    if (request.definition !== undefined) {
+      const [started] = await start([request], context);
+      if (started instanceof MeshError) throw started;
+      return started!;
+    }
+    const { tenantId, name: principal } = getPrincipal(context);
+    await deps.gauge.refuseWhenFull();
+    const started = await merger.start({ tenantId, principal, traceparent: readTraceparent(context) }, request);
+    wakeRoots(wakeups, [started]);
+    return started;
+  }
+
+  /** The run, once it has ended or the wait is over. */
+  async function awaitRow(tenantId: number, request: GetRunRequest, context: HandlerContext) {
+    const { runId, waitMs } = request;
+    if (waitMs === 0) return getRow(tenantId, runId);
+    if (waitMs > MAX_WAIT_MS) throw invalidField("wait_ms", `a call waits at most ${MAX_WAIT_MS} ms`);
+    const end = ends.listen(tenantId, runId);
+    try {
+      const row = await getRow(tenantId, runId);
+      if (row.state > RUN_STATES.PAUSED) return row;
+      await end.wait(waitMs, context.signal);
+      return getRow(tenantId, runId);
+    } finally {
+      end.close();
+    }
   }
 
   async function getRow(tenantId: number, runId: bigint) {
@@ -55,9 +96,8 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
 
   return {
     async startRun(request, context) {
-      const [started] = await start([request], context);
-      if (started instanceof MeshError) throw started;
-      return { runId: started!.runId, created: started!.created, workflowVersion: started!.version };
+      const started = await startOne(request, context);
+      return { runId: started.runId, created: started.created, workflowVersion: started.version };
     },
 
     async startRuns(request, context) {
@@ -81,8 +121,9 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
 
     async getRun(request, context) {
       const { tenantId } = getPrincipal(context);
-      const row = await getRow(tenantId, request.runId);
-      const run = await writeWholeRun(deps, tenantId, row, true);
+      const row = await awaitRow(tenantId, request, context);
+      const run = await writeWholeRun(deps, tenantId, row, !request.omitInput);
+      if (row.state > RUN_STATES.PAUSED) return { run };
       const found = await explainRun(db, tenantId, row, await deps.definitions.get(tenantId, row.definition_id));
       if (found !== undefined) run.notRunning = writeNotRunning(found.why, found.taskKey);
       return { run };
@@ -168,7 +209,7 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
 }
 
 /** Hints to waiting workers and to the relay. */
-function wakeRoots(wakeups: Wakeups, started: Awaited<ReturnType<typeof startRequestedRuns>>): void {
+function wakeRoots(wakeups: Wakeups, started: readonly (StartedRun | MeshError)[]): void {
   const routes = new Set<number>();
   let created = false;
   for (const item of started) {

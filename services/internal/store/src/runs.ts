@@ -44,6 +44,19 @@ export const findRun = (db: Db, p: { tenantId: number; runId: bigint }) =>
     p.runId,
   ]);
 
+/** Those of the runs that have ended. */
+export const listEndedRuns = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
+  db.rows<{ id: bigint }>(
+    "list_ended_runs",
+    `
+  SELECT run.id
+  FROM unnest($2::bigint[]) AS wanted (run_id)
+  CROSS JOIN LATERAL (
+    SELECT id FROM run WHERE tenant_id = $1 AND id = wanted.run_id AND state > 3 OFFSET 0
+  ) AS run`,
+    [p.tenantId, int8Array(p.runIds)],
+  );
+
 /** Inputs of runs that have one. */
 export const findInputs = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
   db.rows<{ run_id: bigint; input: Buffer }>(

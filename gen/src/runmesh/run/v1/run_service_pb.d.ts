@@ -197,6 +197,20 @@ export declare type GetRunRequest = Message<"runmesh.run.v1.GetRunRequest"> & {
    * @generated from field: int64 run_id = 1;
    */
   runId: bigint;
+
+  /**
+   * Waits so long for the run's end, at most 60,000 ms, and answers the run as it is then. Default 0: answers at once.
+   *
+   * @generated from field: uint32 wait_ms = 2;
+   */
+  waitMs: number;
+
+  /**
+   * Leaves out `input_json`.
+   *
+   * @generated from field: bool omit_input = 3;
+   */
+  omitInput: boolean;
 };
 
 /**
@@ -1107,7 +1121,7 @@ export declare const RunService: GenService<{
     output: typeof StartRunsResponseSchema;
   },
   /**
-   * Fails with NOT_FOUND.
+   * The run as it is, or as it is when it has ended or a wait is over. Fails with NOT_FOUND.
    *
    * @generated from rpc runmesh.run.v1.RunService.GetRun
    */
