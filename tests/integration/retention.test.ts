@@ -1,5 +1,7 @@
 import { create } from "@bufbuild/protobuf";
+import { createServiceClient, createTransport } from "@runmesh/client/internal";
 import { LogLineSchema } from "@runmesh/contracts/task/v1/task_pb";
+import { TenantService } from "@runmesh/contracts/tenant/v1/tenant_service_pb";
 import { type Removed, Retention } from "@runmesh/scheduler/retention";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { findDefinition } from "@runmesh/store/definitions";
@@ -7,7 +9,7 @@ import { holdDuty } from "@runmesh/store/duties";
 import { listSlots } from "@runmesh/store/partitions";
 import { type NewRun, startRuns } from "@runmesh/store/start-runs";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 
 const DAY = 86_400_000;
 const KEEP = 30 * DAY;
@@ -164,19 +166,17 @@ test("a tenant's own time holds in place of the mesh's", async () => {
   await using mesh = await startMesh();
   const runIds = await finishedRuns(mesh, 1);
   await age(mesh, 10 * DAY, runIds);
-  const keep = (days: number) =>
-    mesh.db.rows(
-      "",
-      `INSERT INTO tenant_quota (tenant_id, keep_days) VALUES (1, $1)
-       ON CONFLICT (tenant_id) DO UPDATE SET keep_days = excluded.keep_days`,
-      [days],
-    );
+  const transport = createTransport({ url: mesh.url });
+  onTestFinished(() => transport.close());
+  const tenants = createServiceClient(TenantService, transport, { timeoutMs: 10_000, attempts: 1 });
+  const keep = (keepDays: number) => tenants.setQuota({ tenant: "default", quota: { keepDays } });
 
   await keep(11);
   const longer = await remove(mesh, { keepMs: DAY });
-  await keep(9);
+  const { tenant } = await keep(9);
   const shorter = await remove(mesh, { keepMs: KEEP });
 
+  expect(tenant!.quota).toMatchObject({ keepDays: 9, requestsPerSecond: 0 });
   expect([longer.runs, shorter.runs]).toEqual([0, 1]);
 });
 

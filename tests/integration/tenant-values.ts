@@ -138,6 +138,7 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
       expiresAt: undefined,
       overlapMs: 1_000,
       requestsPerSecond: 1,
+      keepDays: 1,
       startsPerSecond: 1,
     },
     ...{ scheduleId: of.scheduleId, ticks: [at.getTime()], started: [], open: true, lastRunId: runId, by: "a" },

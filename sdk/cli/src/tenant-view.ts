@@ -5,11 +5,12 @@ import { formatTime } from "./times.ts";
 
 export const tenantShape = (tenant: Tenant): Record<string, unknown> => toShape(TenantSchema, tenant);
 
-const rateOf = (rate: number | undefined) => rate || "default";
+const limitOf = (limit: number | undefined) => limit || "default";
 
 export const TENANT_COLUMNS: readonly Column<Tenant>[] = [
   { title: "TENANT", read: (tenant) => tenant.name },
-  { title: "REQUESTS/S", align: "right", read: (tenant) => rateOf(tenant.quota?.requestsPerSecond) },
-  { title: "STARTS/S", align: "right", read: (tenant) => rateOf(tenant.quota?.startsPerSecond) },
+  { title: "REQUESTS/S", align: "right", read: (tenant) => limitOf(tenant.quota?.requestsPerSecond) },
+  { title: "STARTS/S", align: "right", read: (tenant) => limitOf(tenant.quota?.startsPerSecond) },
+  { title: "KEEPS DAYS", align: "right", read: (tenant) => limitOf(tenant.quota?.keepDays) },
   { title: "CREATED (UTC)", read: (tenant) => formatTime(tenant.createTime) },
 ];

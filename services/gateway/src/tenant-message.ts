@@ -37,7 +37,11 @@ export const writeTenant = (row: TenantRow) =>
   create(TenantSchema, {
     name: row.name,
     createTime: timestampFromDate(row.created_at),
-    quota: { requestsPerSecond: row.requests_per_second ?? 0, startsPerSecond: row.starts_per_second ?? 0 },
+    quota: {
+      requestsPerSecond: row.requests_per_second ?? 0,
+      startsPerSecond: row.starts_per_second ?? 0,
+      keepDays: row.keep_days ?? 0,
+    },
   });
 
 export const writeKey = (row: ApiKeyRow) =>

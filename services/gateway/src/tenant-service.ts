@@ -173,15 +173,17 @@ function readOverlap(text: string): number {
 }
 
 const MAX_RATE = 1_000_000;
+const MAX_KEEP_DAYS = 36_500;
 
 function readQuota(quota: Quota | undefined) {
   return {
-    requestsPerSecond: readRate(quota?.requestsPerSecond, "quota.requests_per_second"),
-    startsPerSecond: readRate(quota?.startsPerSecond, "quota.starts_per_second"),
+    requestsPerSecond: readLimit(quota?.requestsPerSecond, "quota.requests_per_second", MAX_RATE),
+    startsPerSecond: readLimit(quota?.startsPerSecond, "quota.starts_per_second", MAX_RATE),
+    keepDays: readLimit(quota?.keepDays, "quota.keep_days", MAX_KEEP_DAYS),
   };
 }
 
-function readRate(rate: number | undefined, field: string): number | undefined {
-  if (rate !== undefined && rate > MAX_RATE) throw invalidField(field, `must be at most ${MAX_RATE}`);
-  return rate || undefined;
+function readLimit(limit: number | undefined, field: string, most: number): number | undefined {
+  if (limit !== undefined && limit > most) throw invalidField(field, `must be at most ${most}`);
+  return limit || undefined;
 }

@@ -11,9 +11,12 @@ export function addTenantCreate(group: Command, host: Host): void {
     .action(async (name: string, options: QuotaOptions, command: Command) => {
       const { printer, call, mesh } = openSession(command, host);
       const { tenants } = await mesh();
-      const { requestsPerSecond, startsPerSecond } = options;
+      const { requestsPerSecond, startsPerSecond, keepDays } = options;
 
-      const { tenant } = await tenants.createTenant({ name, quota: { requestsPerSecond, startsPerSecond } }, call);
+      const { tenant } = await tenants.createTenant(
+        { name, quota: { requestsPerSecond, startsPerSecond, keepDays } },
+        call,
+      );
 
       printer.one(tenantShape(tenant!), () => [`Made tenant ${name}`]);
     });

@@ -15,15 +15,20 @@ export const findQuota = (db: Db, p: { tenantId: number }) =>
 
 export const putQuota = (
   db: Db,
-  p: { tenantId: number; requestsPerSecond: number | undefined; startsPerSecond: number | undefined },
+  p: {
+    tenantId: number;
+    requestsPerSecond: number | undefined;
+    startsPerSecond: number | undefined;
+    keepDays: number | undefined;
+  },
 ) =>
   db.rows(
     "put_quota",
     `
-  INSERT INTO tenant_quota (tenant_id, requests_per_second, starts_per_second)
-  VALUES ($1, $2, $3)
+  INSERT INTO tenant_quota (tenant_id, requests_per_second, starts_per_second, keep_days)
+  VALUES ($1, $2, $3, $4)
   ON CONFLICT (tenant_id) DO UPDATE
   SET requests_per_second = excluded.requests_per_second, starts_per_second = excluded.starts_per_second,
-    updated_at = clock_timestamp()`,
-    [p.tenantId, p.requestsPerSecond, p.startsPerSecond],
+    keep_days = excluded.keep_days, updated_at = clock_timestamp()`,
+    [p.tenantId, p.requestsPerSecond, p.startsPerSecond, p.keepDays],
   );

@@ -6,9 +6,11 @@ export interface TenantRow {
   created_at: Date;
   requests_per_second: number | null;
   starts_per_second: number | null;
+  keep_days: number | null;
 }
 
-const COLUMNS = "tenant.id, tenant.name, tenant.created_at, quota.requests_per_second, quota.starts_per_second";
+const COLUMNS =
+  "tenant.id, tenant.name, tenant.created_at, quota.requests_per_second, quota.starts_per_second, quota.keep_days";
 const FROM = "FROM tenant LEFT JOIN tenant_quota AS quota ON quota.tenant_id = tenant.id";
 
 /**

@@ -43,7 +43,7 @@ export declare type Tenant = Message<"runmesh.tenant.v1.Tenant"> & {
 export declare const TenantSchema: GenMessage<Tenant>;
 
 /**
- * How much a tenant may ask for. 0 takes the mesh's default. Beyond it: OVERLOADED with the time to wait.
+ * How much a tenant may ask for, and keep. 0 takes the mesh's default. Beyond a rate: OVERLOADED with the time to wait.
  *
  * @generated from message runmesh.tenant.v1.Quota
  */
@@ -62,6 +62,13 @@ export declare type Quota = Message<"runmesh.tenant.v1.Quota"> & {
    * @generated from field: uint32 starts_per_second = 2;
    */
   startsPerSecond: number;
+
+  /**
+   * Ended runs are kept so many days: at most 36,500.
+   *
+   * @generated from field: uint32 keep_days = 3;
+   */
+  keepDays: number;
 };
 
 /**
