@@ -1,4 +1,5 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { StepKind } from "@runmesh/contracts/lease/v1/lease_pb";
 import { inspect } from "@runmesh/standalone/doctor";
 import type { Db } from "@runmesh/store/db";
 import { CHECKS } from "@runmesh/store/invariants";
@@ -10,6 +11,8 @@ interface Given {
   readonly running: bigint;
   readonly pending: bigint;
   readonly succeeded: bigint;
+  /** Its task is suspended until a signal or a time. */
+  readonly waiting: bigint;
 }
 
 let mesh: TestMesh;
@@ -39,8 +42,13 @@ async function giveRuns(): Promise<Given> {
   await worker.complete(done!);
   await worker.fail(waiting!);
   const pending = await mesh.given.run({}, { dueTime: timestampFromMs(Date.now() + 3_600_000) });
+  const suspended = await mesh.given.run({ tasks: [{ priority: 9 }] });
+  const { taskId, fence } = await worker.acquireOne();
+  const go = { kind: StepKind.SIGNAL, name: "go", duration: { seconds: 3_600n } };
+  await mesh.leases.suspendTask({ ...worker.session, taskId, fence, waits: [go] });
+  await mesh.runs.cancelRun({ runId: await mesh.given.run({ tasks: [{ handler: "nobody" }] }) });
   await mesh.standalone.relayed();
-  return { running, pending, succeeded };
+  return { running, pending, succeeded, waiting: suspended };
 }
 
 class Undone extends Error {}
@@ -168,6 +176,49 @@ const BREAKS: readonly Break[] = [
   WITH moved AS (DELETE FROM ready WHERE ${OF_RUN} RETURNING tenant_id, ${PLACED})
   INSERT INTO held (tenant_id, ${PLACED}, reason, due_at, held_at, slot_limit, run_limit)
   SELECT tenant_id, ${PLACED}, 3, clock_timestamp(), clock_timestamp() - interval '2 minutes', 0, 5 FROM moved`,
+  },
+  {
+    check: "a suspended task waits for something",
+    of: "waiting",
+    statement: `DELETE FROM step WHERE ${OF_RUN}`,
+    also: ["a suspended task wakes with the first of its waits that has a time"],
+  },
+  {
+    check: "what a suspended task waits for has not come yet",
+    of: "waiting",
+    statement: "INSERT INTO signal (tenant_id, run_id, name) SELECT tenant_id, id, 'go' FROM run WHERE id = $1",
+  },
+  {
+    check: "a suspended task wakes with the first of its waits that has a time",
+    of: "waiting",
+    statement: `UPDATE suspended SET wake_at = wake_at + interval '1 hour' WHERE ${OF_RUN}`,
+  },
+  {
+    check: "a suspended task is woken soon after its time",
+    of: "waiting",
+    statement: `
+  WITH due AS (
+    UPDATE step SET due_at = clock_timestamp() - interval '2 minutes' WHERE ${OF_RUN} RETURNING tenant_id, task_id, due_at
+  )
+  UPDATE suspended SET wake_at = due.due_at FROM due
+  WHERE suspended.tenant_id = due.tenant_id AND suspended.task_id = due.task_id`,
+  },
+  {
+    check: "a run keeps at most 1,000 signals that nobody took",
+    of: "running",
+    statement: `
+  WITH many AS (
+    INSERT INTO signal (tenant_id, run_id, name) SELECT tenant_id, id, 'x' FROM run, generate_series(1, 1000) WHERE id = $1
+  )
+  INSERT INTO signal (tenant_id, run_id, name) SELECT tenant_id, id, 'x' FROM run WHERE id = $1`,
+  },
+  {
+    check: "the children of a cancelled run follow it",
+    of: "running",
+    statement: `
+  UPDATE run SET parent_run_id = parent.id, parent_task_id = parent.id << 20
+  FROM (SELECT id FROM run WHERE state = 6) AS parent
+  WHERE run.id = $1`,
   },
   {
     check: "committed events are sent soon",

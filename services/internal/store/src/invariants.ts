@@ -1,4 +1,5 @@
 import type { Db } from "./db.ts";
+import { MAX_SIGNALS } from "./signals.ts";
 
 /** A broken invariant of the state. */
 export interface Finding {
@@ -201,6 +202,63 @@ export const CHECKS: readonly Check[] = [
         AND schedule_tick.run_id IS NULL
     ) AS buffered ON true
     WHERE schedule.buffered_count <> buffered.n OR buffered.n > 100`,
+  }),
+  check({
+    check: "a suspended task waits for something",
+    advice: "Report it: nobody will wake these tasks. Retrying the run after a cancel lets them go on.",
+    broken: `
+    SELECT 'task ' || suspended.task_id FROM suspended
+    WHERE NOT EXISTS (
+      SELECT FROM step
+      WHERE step.tenant_id = suspended.tenant_id AND step.task_id = suspended.task_id AND step.done IS NULL)`,
+  }),
+  check({
+    check: "what a suspended task waits for has not come yet",
+    advice: "Report it: a wake-up was lost.",
+    broken: `
+    SELECT 'task ' || suspended.task_id FROM suspended
+    WHERE EXISTS (
+      SELECT FROM step
+      WHERE step.tenant_id = suspended.tenant_id AND step.task_id = suspended.task_id AND step.done IS NULL
+        AND (step.due_at IS NULL OR step.due_at > clock_timestamp())
+        AND CASE step.kind
+          WHEN 3 THEN EXISTS (
+            SELECT FROM signal
+            WHERE signal.tenant_id = step.tenant_id AND signal.run_id = step.task_id >> 20 AND signal.name = step.name)
+          WHEN 5 THEN NOT EXISTS (
+            SELECT FROM run
+            WHERE run.tenant_id = step.tenant_id AND run.id = step.child_run_id AND run.state IN (1, 2, 3))
+          ELSE false END)`,
+  }),
+  check({
+    check: "a suspended task wakes with the first of its waits that has a time",
+    advice: "Report it: these tasks oversleep.",
+    broken: `
+    SELECT 'task ' || suspended.task_id FROM suspended
+    WHERE suspended.wake_at IS DISTINCT FROM (
+      SELECT min(step.due_at) FROM step
+      WHERE step.tenant_id = suspended.tenant_id AND step.task_id = suspended.task_id AND step.done IS NULL)`,
+  }),
+  check({
+    check: "a suspended task is woken soon after its time",
+    advice: "Look whether a scheduler runs: its waker is behind by more than a minute.",
+    broken: `SELECT 'task ' || task_id FROM suspended WHERE wake_at < clock_timestamp() - interval '1 minute'`,
+  }),
+  check({
+    check: "a run keeps at most 1,000 signals that nobody took",
+    advice: "Report it: the bound was passed by.",
+    broken: `SELECT 'run ' || run_id FROM signal GROUP BY tenant_id, run_id HAVING count(*) > ${MAX_SIGNALS}`,
+  }),
+  check({
+    check: "the children of a cancelled run follow it",
+    advice: "Look whether a scheduler runs: it cancels them within a second. Else cancel these runs.",
+    broken: `
+    SELECT 'run ' || child.id FROM run AS child
+    JOIN run AS parent ON parent.tenant_id = child.tenant_id AND parent.id = child.parent_run_id
+    WHERE child.parent_run_id IS NOT NULL AND child.state IN (1, 2, 3) AND NOT child.detached
+      AND parent.state IN (6, 7) AND NOT EXISTS (
+        SELECT FROM run_timer
+        WHERE run_timer.tenant_id = parent.tenant_id AND run_timer.run_id = parent.id AND run_timer.kind = 3)`,
   }),
   check({
     check: "committed events are sent soon",
