@@ -60,6 +60,32 @@ label.handle(() => {});
 // @ts-expect-error the handler's input has no such field
 pack.handle(({ grams }) => ({ grams, lines: [] }));
 
+pack.handle(async ({ sku }, ctx) => {
+  const one = await ctx.step("one", (key) => ({ key, at: new Date(), tags: [1, 2] as const, f: undefined }));
+  one satisfies { key: string; at: string; tags: readonly [1, 2]; f: undefined };
+  // @ts-expect-error a date is stored as text
+  one.at satisfies Date;
+  (await ctx.step("nothing", () => {})) satisfies void;
+  (await ctx.waitForSignal("any")) satisfies unknown;
+  (await ctx.waitForSignal<{ yes: boolean }>("typed")).yes satisfies boolean;
+  const schema = z.object({ yes: z.boolean().default(true) });
+  (await ctx.waitForSignal("checked", { schema })).yes satisfies boolean;
+  const late = await ctx.waitForSignal("checked", { schema, timeout: "1d" });
+  // @ts-expect-error none may have come
+  late.yes satisfies boolean;
+  late?.yes satisfies boolean | undefined;
+  const child = await ctx.startRun(order, { id: sku, cents: 1 }, { detached: true, labels: { a: "b" } });
+  (await child.result()).tracking satisfies string;
+  // @ts-expect-error the child's input is wrong
+  await ctx.startRun(order, { id: 7 });
+  // @ts-expect-error a child has no key of its own
+  await ctx.startRun(order, { id: sku, cents: 1 }, { idempotencyKey: "k" });
+  (await (await ctx.startRun("by-name", { any: 1 }, { version: 2 })).result()) satisfies unknown;
+  // @ts-expect-error a duration is text
+  await ctx.sleep(1_000);
+  return { grams: 1, lines: [] };
+});
+
 defineWorkflow({
   name: "bad",
   input: z.object({ id: z.string(), n: z.number() }),

@@ -18,6 +18,8 @@ type Transport = Parameters<typeof createServiceClient>[1];
 /** Makes what the durable calls of an attempt need. */
 export type CreateHost = (attempt: Attempt) => DurableHost;
 
+/** Not worth a suspension. */
+const IN_PROCESS_MS = 10_000;
 /** A call goes on while its lease may live: whether it does is the server's to say. */
 const CALLS = { timeoutMs: 120_000, attempts: 100 };
 /** The lease is not what it was: whatever the handler does no longer counts. */
@@ -64,6 +66,7 @@ export function createDurableCalls(options: {
 
     return {
       isFirst: lease.attempt <= 1,
+      inProcessMs: IN_PROCESS_MS,
       scope: `${lease.runId}/${encodeURIComponent(lease.key)}`,
       onSuspended: () => options.onSuspended(attempt),
       startChild: (...args) => guard(startChild(...args)),

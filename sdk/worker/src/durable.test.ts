@@ -30,6 +30,7 @@ function startTask() {
       };
       const durable = createDurable({
         isFirst: passes++ === 0,
+        inProcessMs: 10_000,
         scope: "7/k",
         onSuspended: () => suspended.resolve("suspended"),
         async startChild(call: Call) {

@@ -15,6 +15,8 @@ import { type Answer, type Call, Journal, type JournalStore } from "./journal.ts
 export interface DurableHost {
   readonly store: JournalStore;
   readonly isFirst: boolean;
+  /** Sleeps up to this long stay in the process. */
+  readonly inProcessMs: number;
   /** Begins each idempotency key: the run and the task. */
   readonly scope: string;
   startChild(call: Call, workflow: AnyWorkflow | string, input: unknown, options: StartOptions): Promise<Step>;
@@ -28,8 +30,6 @@ export interface Durable extends DurableContext {
   readonly journal: Journal;
 }
 
-/** Sleeps up to this long stay in the process: suspending a task costs about as much. */
-const IN_PROCESS_MS = 10_000;
 const MAX_VALUE = 256 * 1024;
 const MAX_NAME = 128;
 const SIGNAL_NAME = /^[A-Za-z0-9._/-]{1,128}$/;
@@ -73,7 +73,7 @@ export function createDurable(host: DurableHost): Durable {
   async function sleep(duration: string): Promise<void> {
     const ms = readDuration(duration);
     await journal.call(StepKind.SLEEP, "sleep", (call) => {
-      if (ms <= IN_PROCESS_MS) void journal.run(call, () => rest(ms));
+      if (ms <= host.inProcessMs) void journal.run(call, () => rest(ms));
       else journal.wait(call, { duration: toDuration(ms) });
     });
   }

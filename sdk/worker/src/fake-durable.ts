@@ -11,7 +11,7 @@ export interface FakeMesh {
   readonly recorded?: Readonly<Record<string, unknown>>;
   /** Answers what a child run does; what it throws is what the child fails with. */
   readonly onStartRun?: (workflow: string, input: unknown) => unknown;
-  /** Told of each sleep over 10 s, in milliseconds: it is over at once. */
+  /** Told of each sleep, in milliseconds: it is over at once. */
   readonly onSleep?: (ms: number) => void;
 }
 
@@ -43,6 +43,7 @@ export function createFakeDurable(scope: string, fake: FakeMesh): Durable {
   const durable = createDurable({
     scope,
     isFirst: true,
+    inProcessMs: -1,
     onSuspended: () => undefined,
     async startChild(call, workflow, input) {
       const name = typeof workflow === "string" ? workflow : workflow.name;
