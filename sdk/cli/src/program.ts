@@ -1,5 +1,7 @@
 import { Command } from "commander";
 import { addAuditList } from "./commands/audit-list.ts";
+import { addCompletion } from "./commands/completion.ts";
+import { addDeadLettersList, addDeadLettersReplay } from "./commands/dead-letters.ts";
 import { addDev } from "./commands/dev.ts";
 import { addDoctor } from "./commands/doctor.ts";
 import { addImportWfFormat } from "./commands/import-wfformat.ts";
@@ -8,10 +10,12 @@ import { addKeyList } from "./commands/key-list.ts";
 import { addKeyRevoke } from "./commands/key-revoke.ts";
 import { addKeyRotate } from "./commands/key-rotate.ts";
 import { addMigrate } from "./commands/migrate.ts";
-import { addRunCancel } from "./commands/run-cancel.ts";
 import { addRunEvents } from "./commands/run-events.ts";
 import { addRunList } from "./commands/run-list.ts";
+import { addRunMoves } from "./commands/run-move.ts";
+import { addRunRerun } from "./commands/run-rerun.ts";
 import { addRunShow } from "./commands/run-show.ts";
+import { addRunSignal } from "./commands/run-signal.ts";
 import { addRunStart } from "./commands/run-start.ts";
 import { addRunWatch } from "./commands/run-watch.ts";
 import { addScheduleBackfill } from "./commands/schedule-backfill.ts";
@@ -25,6 +29,7 @@ import { addScheduleTrigger } from "./commands/schedule-trigger.ts";
 import { addStart } from "./commands/start.ts";
 import { addTaskList } from "./commands/task-list.ts";
 import { addTaskLogs } from "./commands/task-logs.ts";
+import { addTaskReplay } from "./commands/task-replay.ts";
 import { addTaskShow } from "./commands/task-show.ts";
 import { addTenantCreate } from "./commands/tenant-create.ts";
 import { addTenantList } from "./commands/tenant-list.ts";
@@ -43,10 +48,11 @@ const GROUPS: readonly (readonly [string, string, readonly AddCommand[]])[] = [
   ["workflow", "register and show workflows", [addWorkflowRegister, addWorkflowList, addWorkflowShow]],
   [
     "run",
-    "start, show and cancel runs",
-    [addRunStart, addRunList, addRunShow, addRunWatch, addRunEvents, addRunCancel],
+    "start, show and move runs",
+    [addRunStart, addRunList, addRunShow, addRunWatch, addRunEvents, addRunMoves, addRunRerun, addRunSignal],
   ],
-  ["task", "look into the tasks of a run", [addTaskList, addTaskShow, addTaskLogs]],
+  ["task", "look into the tasks of a run, and replay them", [addTaskList, addTaskShow, addTaskLogs, addTaskReplay]],
+  ["dead-letters", "list and replay dead tasks of failed runs", [addDeadLettersList, addDeadLettersReplay]],
   [
     "schedule",
     "start runs by the clock",
@@ -102,5 +108,6 @@ export function createProgram(host: Host, version: string, json: boolean): Comma
   }
   addMigrate(program, host);
   addDoctor(program, host);
+  addCompletion(program, host);
   return program;
 }

@@ -19,6 +19,7 @@ export interface StandaloneOptions {
   readonly logLevel?: LogLevel;
   readonly authentication?: "local" | "keys";
   readonly keySecret?: string;
+  readonly keepRunsMs?: number;
 }
 
 export type LogLevel = "silent" | "error" | "warn" | "info" | "debug";

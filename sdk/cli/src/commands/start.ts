@@ -14,7 +14,11 @@ interface StartOptions {
   readonly databaseUrl?: string;
   readonly authentication: "keys" | "local";
   readonly logLevel: LogLevel;
+  readonly keepDays?: number;
 }
+
+const MAX_KEEP_DAYS = 36_500;
+const DAY_MS = 86_400_000;
 
 /** Serves for real: keys unless told otherwise, JSON logs on stderr, nothing for the eye. */
 export function addStart(program: Command, host: Host): void {
@@ -30,6 +34,7 @@ export function addStart(program: Command, host: Host): void {
         .choices(["keys", "local"])
         .default("keys"),
     )
+    .option("--keep-days <count>", "how long ended runs are kept (default: 30)", readCount(1, MAX_KEEP_DAYS))
     .addOption(
       new Option("--log-level <level>", "how much the services say, as JSON on stderr")
         .choices(["silent", "error", "warn", "info", "debug"])
@@ -47,6 +52,7 @@ export function addStart(program: Command, host: Host): void {
         logLevel: options.logLevel,
         authentication: options.authentication,
         ...(keySecret !== undefined && { keySecret }),
+        ...(options.keepDays !== undefined && { keepRunsMs: options.keepDays * DAY_MS }),
         ...(databaseUrl === undefined ? { dataDir: resolve(options.data ?? DEFAULT_DATA) } : { databaseUrl }),
       });
 

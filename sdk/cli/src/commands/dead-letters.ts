@@ -1,0 +1,62 @@
+import { TaskSchema } from "@runmesh/contracts/task/v1/task_pb";
+import type { Command } from "commander";
+import type { Host } from "../host.ts";
+import { toShape } from "../json-shape.ts";
+import { addPageOptions, type PageOptions } from "../page-options.ts";
+import { readPages } from "../read-pages.ts";
+import { openSession } from "../session.ts";
+import { DEAD_LETTER_COLUMNS } from "../task-view.ts";
+import { UsageError } from "../usage-error.ts";
+import { formatMoved, walkPages } from "../walk-pages.ts";
+
+interface DeadOptions {
+  readonly workflow: string;
+  readonly errorType: string;
+}
+
+const addOptions = (command: Command): Command =>
+  command
+    .option("--workflow <name>", "only of this workflow", "")
+    .option("--error-type <type>", "only those whose last error is of this type", "");
+
+export function addDeadLettersList(group: Command, host: Host): void {
+  addPageOptions(
+    addOptions(group.command("list").description("list dead tasks of failed runs, newest run first")),
+    20,
+  ).action(async ({ workflow, errorType, limit, pageToken }: DeadOptions & PageOptions, command: Command) => {
+    const { printer, call, mesh } = openSession(command, host);
+    const { tasks } = await mesh();
+
+    const page = await readPages(limit, pageToken, async (size, token) => {
+      const answer = await tasks.listDeadLetters({ workflow, errorType, pageSize: size, pageToken: token }, call);
+      return { items: answer.tasks, nextPageToken: answer.nextPageToken };
+    });
+
+    printer.list(page.items, (task) => toShape(TaskSchema, task), DEAD_LETTER_COLUMNS);
+    printer.nextPage(page.nextPageToken);
+  });
+}
+
+export function addDeadLettersReplay(group: Command, host: Host): void {
+  addOptions(group.command("replay").description("open dead tasks again, and what is downstream of each"))
+    .option("--fresh", "forget recorded steps")
+    .option("--yes", "do it; without a filter every dead letter is meant")
+    .action(async (options: DeadOptions & { fresh?: boolean; yes?: boolean }, command: Command) => {
+      const { printer, progress, call, mesh } = openSession(command, host);
+      const { workflow, errorType, fresh = false } = options;
+      if (options.yes !== true) {
+        throw new UsageError("every dead letter that `dead-letters list` shows would be replayed", {
+          advice: "Add --yes to do it.",
+        });
+      }
+      const { tasks } = await mesh();
+
+      const moved = await walkPages(progress, "replayed", async (pageSize, pageToken) => {
+        const page = await tasks.replayDeadLetters({ workflow, errorType, fresh, pageSize, pageToken }, call);
+        return { ...page, movedCount: page.replayedCount };
+      });
+
+      const { movedCount: replayedCount, passedOverCount } = moved;
+      printer.one({ replayedCount, passedOverCount }, () => [formatMoved(moved, "dead letter", "replayed")]);
+    });
+}
