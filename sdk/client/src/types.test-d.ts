@@ -65,7 +65,6 @@ pack.handle(async ({ sku }, ctx) => {
   one satisfies { key: string; at: string; tags: readonly [1, 2]; f: undefined };
   // @ts-expect-error a date is stored as text
   one.at satisfies Date;
-  (await ctx.step("nothing", () => {})) satisfies void;
   (await ctx.waitForSignal("any")) satisfies unknown;
   (await ctx.waitForSignal<{ yes: boolean }>("typed")).yes satisfies boolean;
   const schema = z.object({ yes: z.boolean().default(true) });

@@ -10,6 +10,7 @@ import { readName } from "@runmesh/domain/names";
 import { digestOf } from "@runmesh/platform/digest";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
+import type { LoadedDefinition } from "@runmesh/store/definition-cache";
 import { explainLeases } from "@runmesh/store/leases";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { findRun, setParent } from "@runmesh/store/runs";
@@ -48,6 +49,10 @@ export async function startChild(
   const tokenHash = createHash("sha256").update(request.sessionToken).digest();
   const session = await findSession(deps.db, { tenantId, sessionId, tokenHash });
   if (session === undefined) throw new MeshError("SESSION_CLOSED", `session ${sessionId} is unknown or closed`);
+  // Nothing in the transaction waits for a second connection: starts side by side would wait for each other.
+  const loaded = await findLoaded(deps, tenantId, start);
+  const runIds = await deps.runIds.take(1);
+  const reserved = { ...deps, runIds: { take: async () => runIds } };
   const outcome = await deps.db.transaction(async (tx) => {
     const [lease] = await lockHeldLeases(tx, { tenantId, sessionId, leases: [{ taskId, fence }] });
     if (lease === undefined) return undefined;
@@ -56,7 +61,7 @@ export async function startChild(
       throw invalidField("position", "is recorded as another call");
     }
     if (step?.child_run_id && !step.renew) return findStarted(tx, tenantId, step.child_run_id);
-    const child = await startInside(deps, tx, p, start);
+    const child = await startInside(reserved, tx, p, start, loaded);
     const { runId } = child;
     await setParent(tx, { tenantId, runId, parentTaskId: taskId, detached: request.detached });
     if (step !== undefined) await renewChild(tx, { tenantId, taskId, position, childRunId: runId });
@@ -88,6 +93,7 @@ async function startInside(
   tx: Db,
   { tenantId, request, traceparent }: StartChild,
   start: StartRunRequest,
+  loaded: LoadedDefinition,
 ): Promise<StartedRun> {
   const { taskId, position, fence } = request;
   const scoped = {
@@ -103,9 +109,19 @@ async function startInside(
     requestId: digestOf(`child:${taskId}/${position}/${fence}`),
   });
   const principal = `task/${taskId}`;
-  const [started] = await startRequestedRuns(scoped, tenantId, principal, [keyed], traceparent);
+  const [started] = await startRequestedRuns(scoped, tenantId, principal, [keyed], traceparent, loaded);
   if (started instanceof MeshError) throw started;
   return started!;
+}
+
+async function findLoaded(deps: StartDeps, tenantId: number, start: StartRunRequest): Promise<LoadedDefinition> {
+  const { registry, definitions } = deps;
+  const { contentHash, workflow, version } = start;
+  const row =
+    contentHash === ""
+      ? await registry.getVersion(tenantId, workflow, version)
+      : await registry.getByHash(tenantId, contentHash);
+  return definitions.get(tenantId, row.id);
 }
 
 async function findStarted(tx: Db, tenantId: number, runId: bigint): Promise<StartedChild> {

@@ -26,7 +26,7 @@ export interface StartDeps {
   readonly db: Db;
   readonly definitions: DefinitionCache;
   readonly registry: Registry;
-  readonly runIds: RunIds;
+  readonly runIds: Pick<RunIds, "take">;
   readonly moves: RunMoves;
 }
 
