@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
-import { canonicalJson } from "@runmesh/domain/json-text";
 import { exceedsUtf8, findTextFault, readKey, readName } from "@runmesh/domain/names";
 import { validateDefinition } from "@runmesh/domain/validate-definition";
 import { digestOf } from "@runmesh/platform/digest";
@@ -19,6 +18,7 @@ import { readDefinition } from "./definition-message.ts";
 import { readLabels } from "./labels.ts";
 import type { Registry } from "./registry.ts";
 import type { RunMoves } from "./run-moves.ts";
+import { digestBody, isSameBody } from "./start-body.ts";
 
 export interface StartDeps {
   /** For the start statement. */
@@ -86,14 +86,15 @@ export async function startRequestedRuns(
     withIds.filter((item) => !fresh.has(item.run.runId)),
   );
   let next = 0;
-  return prepared.map((item) => {
+  const answers = prepared.map((item) => {
     if (item instanceof MeshError) return item;
     const { loaded, run } = withIds[next++]!;
     if (fresh.has(run.runId)) return { runId: run.runId, created: true, version: loaded.row.version, loaded };
     const before = earlier.get(`${run.workflowId}/${run.digest}`);
     if (before === undefined && refused.has(run.runId)) return refuse(loaded);
-    return answerEarlier(run, loaded, before);
+    return answerEarlier(deps.db, tenantId, run, loaded, before);
   });
+  return Promise.all(answers);
 }
 
 /** Starts runs in one statement, or, where limits have a say, in one transaction with what the limits let through. */
@@ -137,15 +138,17 @@ const refuse = ({ definition }: LoadedDefinition) =>
     retryAfterMs: REFUSED_RETRY_MS,
   });
 
-function answerEarlier(
+async function answerEarlier(
+  db: Db,
+  tenantId: number,
   run: NewRun,
   loaded: LoadedDefinition,
   earlier: StartKeyRow | undefined,
-): StartedRun | MeshError {
+): Promise<StartedRun | MeshError> {
   if (earlier === undefined) {
     return new MeshError("UNAVAILABLE", "the run that holds this key ended a moment ago", { retryAfterMs: 100 });
   }
-  if (earlier.body_hash !== run.bodyHash) {
+  if (!(await isSameBody(db, tenantId, run, earlier))) {
     return new MeshError("IDEMPOTENCY_MISMATCH", `the key started run ${earlier.run_id} with another body`, {
       violations: [
         {
@@ -209,7 +212,7 @@ function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent
       workflowId: row.workflow_id,
       taskCount: plan.taskCount,
       digest: digestKey(key, request.requestId),
-      bodyHash: digestOf(`${canonicalJson(input ?? "null")}\n${labels}\n${dueAtMs}`),
+      bodyHash: digestBody({ input, labels, dueAtMs }),
       input: input === undefined ? undefined : Buffer.from(input),
       labels,
       idempotencyKey: key,

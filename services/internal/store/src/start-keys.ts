@@ -28,3 +28,13 @@ export const findStartKeys = (
   LEFT JOIN definition ON definition.tenant_id = $1 AND definition.id = run.definition_id`,
     [p.tenantId, p.workflowIds, p.digests],
   );
+
+/** What a run was started with. */
+export const findStartBody = (db: Db, p: { tenantId: number; runId: bigint }) =>
+  db.find<{ input: Buffer | null; labels: Record<string, string>; due_at: Date | null }>(
+    "find_start_body",
+    `
+  SELECT input, labels, due_at FROM run
+  WHERE tenant_id = $1 AND id = $2`,
+    [p.tenantId, p.runId],
+  );
