@@ -69,6 +69,33 @@ test("a cancelled run ends a waiting start with exit code 1", async () => {
   expect(await waiting).toMatchObject({ exitCode: 1, stderr: [] });
 });
 
+test("runs of a filter are cancelled, retried and rerun, and say why they do not run", async () => {
+  await using mesh = await startMesh();
+  const { name } = await mesh.given.workflow({ name: "order", tasks: [{ key: "charge", handler: "charge" }] });
+  const cli = (...words: string[]) => runCli([...words, "--url", mesh.url]);
+  for (let i = 0; i < 3; i++) await cli("run", "start", name);
+  const [{ id }] = parse(await cli("run", "list", "--json"));
+
+  const tasks = await cli("task", "list", id);
+  const shown = parse(await cli("run", "show", id, "--json"));
+  const careful = await cli("run", "cancel", "--workflow", name);
+  const cancelled = await cli("run", "cancel", "--workflow", name, "--yes");
+  const retried = parse(await cli("run", "retry", "--state", "cancelled", "--yes", "--json"));
+  const rerun = parse(await cli("run", "rerun", id, "--newest", "--json"));
+  const states = parse(await cli("run", "list", "--json")).map((run) => [run.state, run.rerunOf]);
+
+  expect(tasks.stdout[1]).toContain("no worker has the handler charge since 20");
+  expect(shown[0].notRunning).toMatchObject({
+    noWorker: { missing: "HANDLER", handler: "charge", queue: "default" },
+    taskKey: "charge",
+  });
+  expect(careful).toMatchObject({ exitCode: 2, stdout: [] });
+  expect(cancelled.stdout).toEqual(["3 runs cancelled"]);
+  expect(retried).toEqual([{ movedCount: 3, passedOverCount: 0 }]);
+  expect(rerun).toMatchObject([{ created: true, workflowVersion: 1 }]);
+  expect(states).toEqual([["RUNNING", id], ...Array(3).fill(["RUNNING", undefined])]);
+});
+
 test("what the mesh refuses exits 4 with its reason", async () => {
   await using mesh = await startMesh();
   const circle = '{"name":"c","tasks":[{"key":"a","handler":"h","depends_on":["a"]}]}';

@@ -55,7 +55,13 @@ export function limitRequests({
   };
 }
 
+const STARTS_ONE: ReadonlySet<DescMethod> = new Set([
+  RunService.method.startRun,
+  RunService.method.startChildRun,
+  RunService.method.rerunRun,
+]);
+
 function countStarts(method: DescMethod, message: unknown): number {
-  if (method === RunService.method.startRun || method === RunService.method.startChildRun) return 1;
+  if (STARTS_ONE.has(method)) return 1;
   return method === RunService.method.startRuns ? (message as StartRunsRequest).runs.length : 0;
 }
