@@ -8,6 +8,7 @@
  *   4. It suspends only when nothing runs, all answers are given, and something is waited for. Then nothing is answered
  *      any more.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { type Step, type StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
 import type { Wait } from "@runmesh/contracts/lease/v1/lease_service_pb";
@@ -55,6 +56,8 @@ const MAX_RECORDED = 100;
 const MAX_BYTES = 3 * 1024 * 1024;
 /** How long answers wait for a call that is recorded before them, where the handler does something else in between. */
 const STALL_MS = 5_000;
+const MIN_REST_MS = 50;
+const MAX_REST_MS = 200;
 
 const never = new Promise<never>(() => {});
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -81,6 +84,9 @@ export class Journal {
   #hasStalled = false;
   #loading: Promise<void> | undefined;
   #suspending: Promise<void> | undefined;
+  /** What it asked to be suspended for last, and how long it rests before it asks for the rest of it again. */
+  #asked = new Set<number>();
+  #restMs = 0;
   #lastFailure: { position: number; calls: number } | undefined;
   #ended: { readonly error: unknown } | "suspended" | undefined;
   /** Why the attempt fails whatever the handler makes of it. */
@@ -324,8 +330,21 @@ export class Journal {
     });
   }
 
+  /**
+   * Where something was answered and the rest is waited for anew, more is probably under way: asking at once, again and
+   * again, would hold up those that it waits for.
+   */
+  async #rest(): Promise<void> {
+    const isNew = [...this.#waits.keys()].some((position) => !this.#asked.has(position));
+    this.#restMs = isNew ? 0 : Math.min(MAX_REST_MS, Math.max(MIN_REST_MS, this.#restMs * 2));
+    this.#asked = new Set(this.#waits.keys());
+    if (this.#restMs > 0) await delay(this.#restMs);
+  }
+
   async #suspend(): Promise<void> {
+    await this.#rest();
     const waits = [...this.#waits.values()];
+    if (this.#ended !== undefined) return;
     try {
       const outcome = await this.#options.store.suspend(waits);
       if (this.#ended !== undefined) return;
