@@ -52,10 +52,17 @@ export interface GatewayOptions {
   readonly authentication: Authentication;
   /** The mesh's secret, under which keys are hashed. Left out, the database keeps one. */
   readonly keySecret?: string | undefined;
-  readonly scheduler: Transport;
-  /** Mounts the workers' calls directly, or forwards them. */
+  /** Mounts the scheduler's services where they are in this process, or forwards them (`forwardScheduler`). */
+  readonly scheduler: (router: ConnectRouter) => void;
+  /** The same for the workers' calls. */
   readonly leases: (router: ConnectRouter) => void;
 }
+
+/** Forwards the scheduler's services to another process. */
+export const forwardScheduler = (transport: Transport) => (router: ConnectRouter) => {
+  for (const service of [WorkflowService, RunService, TaskService, ScheduleService])
+    forward(router, service, transport);
+};
 
 /** The public API on one port. Throws FORBIDDEN where others than this machine could reach the local admin. */
 export function createGateway(options: GatewayOptions): Server {
@@ -81,8 +88,7 @@ export function createGateway(options: GatewayOptions): Server {
       authorize(),
     ],
     routes(router) {
-      for (const service of [WorkflowService, RunService, TaskService, ScheduleService])
-        forward(router, service, scheduler);
+      scheduler(router);
       leases(router);
       router.service(TenantService, tenants);
       healthRoutes(health)(router);

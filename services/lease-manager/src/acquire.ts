@@ -12,7 +12,7 @@ import { type Params, resolveParams } from "./params.ts";
 import type { Reports } from "./reports.ts";
 import type { RouteTable } from "./route-table.ts";
 import type { Session } from "./sessions.ts";
-import type { Waiters } from "./waiters.ts";
+import type { ArmedWaiter, Waiters } from "./waiters.ts";
 
 export interface AcquireDeps {
   readonly hot: Db;
@@ -34,6 +34,8 @@ export interface Acquire {
 
 /** Hints may be missed (another process, a lost connection): a waiting acquire looks this often. */
 const POLL_MS = 1_000;
+/** Of so many routes at most, `claimReady` looks at the whole limit of each. */
+const FULL_DEPTH_ROUTES = 4;
 /** Bytes of params in one answer; a task that does not fit fetches its own. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024 - 256 * 1024;
 
@@ -49,7 +51,7 @@ export async function acquire(deps: AcquireDeps, p: Acquire): Promise<LeasedTask
     const routeIds = await session.routeIds(deps.routes);
     const armed = deps.waiters.arm(routeIds);
     try {
-      const tasks = routeIds.length === 0 ? [] : await claim(deps, p, routeIds);
+      const tasks = routeIds.length === 0 || armed.isDry(POLL_MS) ? [] : await claim(deps, p, routeIds, armed);
       if (tasks.length > 0) return tasks;
       const restMs = deadline - performance.now();
       if (restMs <= 0 || signal.aborted) return [];
@@ -61,7 +63,12 @@ export async function acquire(deps: AcquireDeps, p: Acquire): Promise<LeasedTask
   }
 }
 
-async function claim(deps: AcquireDeps, p: Acquire, routeIds: readonly number[]): Promise<LeasedTask[]> {
+async function claim(
+  deps: AcquireDeps,
+  p: Acquire,
+  routeIds: readonly number[],
+  armed: ArmedWaiter,
+): Promise<LeasedTask[]> {
   const { session, max } = p;
   const { tenantId, leaseMs } = session;
   const claimed = { tenantId, sessionId: session.id, routeIds, limit: max, leaseMs, acquireId: p.acquireId };
@@ -70,8 +77,11 @@ async function claim(deps: AcquireDeps, p: Acquire, routeIds: readonly number[])
   for (let retry = 0; leases.length === 0 && contended && retry < 3; retry++) {
     ({ leases, contended } = await claimReady(deps.hot, claimed));
   }
+  // With few routes each head was looked at as deep as was asked for: less than that is all there was.
+  const isAll = leases.length < max && (leases.length === 0 || routeIds.length <= FULL_DEPTH_ROUTES);
+  if (isAll && !contended) armed.foundDry();
+  else if (leases.length > 0) deps.waiters.wakeNext(routeIds);
   if (leases.length === 0) return [];
-  deps.waiters.wakeNext(routeIds);
   if (p.signal.aborted) {
     // The caller went away while the claim ran: nobody would renew what it took.
     await releaseLeases(deps.hot, { tenantId, sessionId: session.id, leases });

@@ -9,6 +9,21 @@ interface Waiter {
 interface RouteWaiters {
   readonly waiting: Set<Waiter>;
   readonly unsubscribe: () => void;
+  /** Counts the hints, so that a claim that began before one does not call the route dry after it. */
+  hintCount: number;
+  /** When a claim found nothing more, and no hint came since. */
+  dryAt: number;
+}
+
+/** An acquire that is about to claim, and to wait where it finds nothing. */
+export interface ArmedWaiter {
+  /** Each route was found dry no longer ago than that, and no hint came since: a claim would find nothing. */
+  isDry(withinMs: number): boolean;
+  /** A claim that began after the arming has left nothing in these routes. */
+  foundDry(): void;
+  /** Resolves at the hint, the time-out or the abort, at once where the hint came already. */
+  wait(timeoutMs: number, signal: AbortSignal): Promise<void>;
+  disarm(): void;
 }
 
 /**
@@ -28,15 +43,23 @@ export class Waiters {
     });
   }
 
-  /**
-   * Begins to wait before the claim is tried, so that a task that becomes ready meanwhile is not missed. `wait` resolves
-   * at the hint, the time-out or the abort, at once where the hint came already.
-   */
-  arm(routeIds: readonly number[]): { wait(timeoutMs: number, signal: AbortSignal): Promise<void>; disarm(): void } {
+  /** Begins to wait before the claim is tried, so that a task that becomes ready meanwhile is not missed. */
+  arm(routeIds: readonly number[]): ArmedWaiter {
     const waiter: Waiter = { routeIds, wake: () => {}, isWoken: false };
     this.#all.add(waiter);
-    for (const routeId of routeIds) this.#add(routeId, waiter);
+    const armed = routeIds.map((routeId) => {
+      const route = this.#add(routeId, waiter);
+      return { route, hintCount: route.hintCount };
+    });
     return {
+      isDry: (withinMs) => {
+        const since = performance.now() - withinMs;
+        return armed.every(({ route }) => route.dryAt > since);
+      },
+      foundDry: () => {
+        const now = performance.now();
+        for (const { route, hintCount } of armed) if (route.hintCount === hintCount) route.dryAt = now;
+      },
       wait: (timeoutMs, signal) => {
         if (waiter.isWoken || signal.aborted) return Promise.resolve();
         return new Promise((resolve) => {
@@ -63,7 +86,11 @@ export class Waiters {
   }
 
   #wakeOne(routeId: number): boolean {
-    for (const waiter of this.#routes.get(routeId)?.waiting ?? []) {
+    const route = this.#routes.get(routeId);
+    if (route === undefined) return false;
+    route.hintCount++;
+    route.dryAt = Number.NEGATIVE_INFINITY;
+    for (const waiter of route.waiting) {
       if (waiter.isWoken) continue;
       wake(waiter);
       return true;
@@ -71,14 +98,15 @@ export class Waiters {
     return false;
   }
 
-  #add(routeId: number, waiter: Waiter): void {
+  #add(routeId: number, waiter: Waiter): RouteWaiters {
     let route = this.#routes.get(routeId);
     if (route === undefined) {
       const unsubscribe = this.#wakeups.subscribe(`ready:${routeId}`, () => this.#wakeOne(routeId));
-      route = { waiting: new Set(), unsubscribe };
+      route = { waiting: new Set(), unsubscribe, hintCount: 0, dryAt: Number.NEGATIVE_INFINITY };
       this.#routes.set(routeId, route);
     }
     route.waiting.add(waiter);
+    return route;
   }
 
   #remove(routeId: number, waiter: Waiter): void {

@@ -1,6 +1,6 @@
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
-import { listEndedRuns } from "@runmesh/store/runs";
+import { listOpenRuns } from "@runmesh/store/runs";
 
 interface Waiter {
   readonly tenantId: number;
@@ -16,6 +16,8 @@ export class RunEnds {
   readonly #db: Db;
   readonly #wakeups: Wakeups;
   readonly #waiters = new Set<Waiter>();
+  /** Waiters of this turn of the event loop, whose runs may have ended before. */
+  readonly #fresh: Waiter[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   constructor(db: Db, wakeups: Wakeups) {
@@ -24,8 +26,8 @@ export class RunEnds {
   }
 
   /**
-   * Begins to listen before the caller looks at the run, so that an end meanwhile is not missed. `wait` resolves at the
-   * end, the time-out or the abort.
+   * Begins to listen, and looks whether the run has ended already: what waits at once is looked up in one statement.
+   * `wait` resolves at the end, the time-out or the abort, and at once where there is no such run.
    */
   listen(
     tenantId: number,
@@ -40,7 +42,9 @@ export class RunEnds {
     const waiter = { tenantId, runId, resolve };
     const unsubscribe = this.#wakeups.subscribe(`ended:${runId}`, resolve);
     this.#waiters.add(waiter);
-    this.#timer ??= setInterval(() => void this.#poll(), POLL_MS);
+    this.#fresh.push(waiter);
+    if (this.#fresh.length === 1) setImmediate(() => void this.#look(this.#fresh.splice(0)));
+    this.#timer ??= setInterval(() => void this.#look(this.#waiters), POLL_MS);
     return {
       wait: (timeoutMs, signal) =>
         new Promise((done) => {
@@ -63,12 +67,13 @@ export class RunEnds {
     };
   }
 
-  async #poll(): Promise<void> {
-    for (const [tenantId, waiters] of Map.groupBy(this.#waiters, (waiter) => waiter.tenantId)) {
+  /** Resolves those whose run has ended, or is not there: the caller looks itself and says so. */
+  async #look(all: Iterable<Waiter>): Promise<void> {
+    for (const [tenantId, waiters] of Map.groupBy(all, (waiter) => waiter.tenantId)) {
       try {
-        const ended = await listEndedRuns(this.#db, { tenantId, runIds: [...new Set(waiters.map((w) => w.runId))] });
-        const ids = new Set(ended.map((row) => row.id));
-        for (const waiter of waiters) if (ids.has(waiter.runId)) waiter.resolve();
+        const open = await listOpenRuns(this.#db, { tenantId, runIds: [...new Set(waiters.map((w) => w.runId))] });
+        const ids = new Set(open.map((row) => row.id));
+        for (const waiter of waiters) if (!ids.has(waiter.runId)) waiter.resolve();
       } catch {
         // The database is out of reach: the next look, or the caller's time-out, comes.
       }

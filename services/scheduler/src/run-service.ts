@@ -76,8 +76,6 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     if (waitMs > MAX_WAIT_MS) throw invalidField("wait_ms", `a call waits at most ${MAX_WAIT_MS} ms`);
     const end = ends.listen(tenantId, runId);
     try {
-      const row = await getRow(tenantId, runId);
-      if (row.state > RUN_STATES.PAUSED) return row;
       await end.wait(waitMs, context.signal);
       return getRow(tenantId, runId);
     } finally {

@@ -4,10 +4,8 @@ import { type Authentication, createGateway } from "@runmesh/gateway/service";
 import { createLeaseManager } from "@runmesh/lease-manager/service";
 import { createRelay } from "@runmesh/outbox-relay/relay";
 import { assertProductionSecret } from "@runmesh/platform/api-key";
-import { createInProcessTransport } from "@runmesh/platform/in-process";
 import { createLog, type LogLevel, silentLog } from "@runmesh/platform/log";
 import { assertSafeListen } from "@runmesh/platform/loopback-guard";
-import { errorInterceptor } from "@runmesh/platform/rpc-errors";
 import { composeServices } from "@runmesh/platform/service";
 import { createWakeups } from "@runmesh/platform/wakeup";
 import { createScheduler } from "@runmesh/scheduler/service";
@@ -76,7 +74,7 @@ export async function startStandalone(options: StandaloneOptions = {}): Promise<
       db: pools.db,
       authentication,
       keySecret: options.keySecret,
-      scheduler: createInProcessTransport(scheduler.routes, { interceptors: [errorInterceptor({ log })] }),
+      scheduler: scheduler.routes,
       leases: leaseManager.routes,
     });
     const services = composeServices("standalone", [

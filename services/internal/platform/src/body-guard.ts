@@ -85,6 +85,7 @@ function readBody(request: NodeRequest, limit: number): Promise<Uint8Array> {
     const source = request as NodeJS.ReadableStream & { readonly headers: NodeRequest["headers"] };
     const chunks: Buffer[] = [];
     let size = 0;
+    let isWhole = false;
     if (Number(source.headers["content-length"] ?? 0) > limit) refuse();
 
     source.on("data", (chunk: Buffer) => {
@@ -92,10 +93,15 @@ function readBody(request: NodeRequest, limit: number): Promise<Uint8Array> {
       if (size > limit) refuse();
       else chunks.push(chunk);
     });
-    source.once("end", () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+    source.once("end", () => {
+      isWhole = true;
+      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
+    });
     source.once("error", reject);
-    source.once("aborted", () => reject(new MeshError("CANCELLED", "the caller went away")));
-    source.once("close", () => reject(new MeshError("CANCELLED", "the caller went away")));
+    // Every request closes; only one that closes before its end was left by its caller.
+    source.once("close", () => {
+      if (!isWhole) reject(new MeshError("CANCELLED", "the caller went away"));
+    });
 
     function refuse(): void {
       chunks.length = 0;

@@ -44,15 +44,15 @@ export const findRun = (db: Db, p: { tenantId: number; runId: bigint }) =>
     p.runId,
   ]);
 
-/** Those of the runs that have ended. */
-export const listEndedRuns = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
+/** Those of the runs that have not ended. */
+export const listOpenRuns = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
   db.rows<{ id: bigint }>(
-    "list_ended_runs",
+    "list_open_runs",
     `
   SELECT run.id
   FROM unnest($2::bigint[]) AS wanted (run_id)
   CROSS JOIN LATERAL (
-    SELECT id FROM run WHERE tenant_id = $1 AND id = wanted.run_id AND state > 3 OFFSET 0
+    SELECT id FROM run WHERE tenant_id = $1 AND id = wanted.run_id AND state <= 3 OFFSET 0
   ) AS run`,
     [p.tenantId, int8Array(p.runIds)],
   );
