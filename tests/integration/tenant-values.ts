@@ -39,6 +39,7 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned) => Record<string, unknown>>
     filter: { principal: "", action: "", target: "", after: undefined, before: undefined },
   }),
   admi: (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
+  "attempts/listLostInARow": () => ({ count: 3 }),
   "runs/changeRun": () => ({ ended: 0, dead: 0 }),
   "runs/reopenRunRow": () => ({ open: 1, dead: 0 }),
   "schedules/advanceSchedule": () => ({ started: 0, buffered: 0 }),

@@ -26,7 +26,6 @@ function inputOf(mesh: FakeMesh, i = 0): unknown {
 const bytes = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 const running = { id: 1n, state: Run_State.RUNNING, sequence: 1n };
 const succeeded = { id: 1n, state: Run_State.SUCCEEDED, sequence: 2n, outputJson: bytes({ answer: "x" }) };
-const snapshot = (run: object, sequence: bigint) => ({ kind: { case: "snapshot" as const, value: run }, sequence });
 const event = (type: EventType, sequence: bigint, run?: object) => ({
   kind: { case: "event" as const, value: { type, sequence, runId: 1n } },
   sequence,
