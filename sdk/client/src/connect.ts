@@ -9,8 +9,10 @@ import type { AnyWorkflow, Workflow } from "./define-workflow.ts";
 import { MeshError } from "./errors.ts";
 import { createRegistration, type Registered } from "./registration.ts";
 import { createRun, type Run, readRunId, type StartedRun } from "./run.ts";
+import { RunWaits } from "./run-waits.ts";
 import { createServiceClient } from "./service-client.ts";
-import { type StartItem, type StartOptions, startBatch, startRegistered, startRequest } from "./start.ts";
+import { type StartItem, type StartOptions, startAll, startBatch, startRegistered, startRequest } from "./start.ts";
+import { StartGate } from "./start-gate.ts";
 import { createTransport, type TransportOptions } from "./transport.ts";
 
 export interface MeshOptions extends TransportOptions {
@@ -59,14 +61,16 @@ export function connect(options: MeshOptions): Mesh {
   const runs = createServiceClient(RunService, transport, policy);
   const workflows = createServiceClient(WorkflowService, transport, policy);
   const registration = createRegistration(workflows, options);
+  const gate = new StartGate(runs, (requests) => startAll(runs, requests));
+  const waits = new RunWaits(runs);
 
   function started<O>(answer: StartRunResponse): StartedRun<O> {
-    return { ...createRun<O>(runs, answer.runId), created: answer.created, version: answer.workflowVersion };
+    return { ...createRun<O>(runs, waits, answer.runId), created: answer.created, version: answer.workflowVersion };
   }
 
   return {
     start: async (workflow, input, start = {}) =>
-      started(await startRegistered(runs, registration, workflow, { ...start, input })),
+      started(await startRegistered(gate, registration, workflow, { ...start, input })),
     startMany: async (workflow, items) => {
       const answers = await startBatch(runs, registration, workflow, items);
       return answers.map((answer) =>
@@ -75,9 +79,9 @@ export function connect(options: MeshOptions): Mesh {
     },
     startByName: async (workflow, input, { version, ...start } = {}) => {
       const target = { workflow, ...(version !== undefined && { version }) };
-      return started(await runs.startRun(startRequest(input, start, target)));
+      return started(await gate.start(startRequest(input, start, target)));
     },
-    run: (id) => createRun(runs, readRunId(id)),
+    run: (id) => createRun(runs, waits, readRunId(id)),
     register: (workflow) => registration.register(workflow),
     runs,
     workflows,

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@connectrpc/connect";
 import type { Run as RunMessage } from "@runmesh/contracts/run/v1/run_pb";
 import type { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
 import { MeshError, RunFailedError } from "./errors.ts";
 import { type RunEvent, readEvent } from "./run-event.ts";
-import { hasEnded, type RunInfo, readJson, readRun, readState } from "./run-info.ts";
+import { type RunInfo, readJson, readRun, readState } from "./run-info.ts";
+import type { RunWaits } from "./run-waits.ts";
 import { watchChanges } from "./watch.ts";
 import { writeJson } from "./write-json.ts";
 
@@ -42,10 +42,10 @@ export interface StartedRun<O> extends Run<O> {
   readonly version: number;
 }
 
-export function createRun<O>(runs: Client<typeof RunService>, runId: bigint): Run<O> {
+export function createRun<O>(runs: Client<typeof RunService>, waits: RunWaits, runId: bigint): Run<O> {
   return {
     id: String(runId),
-    result: (options = {}) => getResult<O>(runs, runId, options),
+    result: (options = {}) => getResult<O>(waits, runId, options),
     watch: (options = {}) => watchEvents(runs, runId, options),
     async cancel(comment = "") {
       await runs.cancelRun({ runId, comment, requestId: randomUUID() });
@@ -73,8 +73,8 @@ export function readRunId(id: string): bigint {
   });
 }
 
-async function getResult<O>(runs: Client<typeof RunService>, runId: bigint, { signal }: WaitOptions): Promise<O> {
-  const run = await awaitEnd(runs, runId, signal);
+async function getResult<O>(waits: RunWaits, runId: bigint, { signal }: WaitOptions): Promise<O> {
+  const run = await waits.wait(runId, signal);
   const state = readState(run.state);
   if (state === "SUCCEEDED") return readJson(run.outputJson) as O;
   throw new RunFailedError({
@@ -87,33 +87,6 @@ async function getResult<O>(runs: Client<typeof RunService>, runId: bigint, { si
     }),
   });
 }
-
-const WAIT_MS = 20_000;
-/** An answer is given up for lost so long after the server's wait is over. */
-const ANSWER_MS = 10_000;
-const PAUSE_MS = 500;
-
-/** Asks again and again, each call waiting at the server. While that is out of reach the wait goes on. */
-async function awaitEnd(runs: Client<typeof RunService>, runId: bigint, signal?: AbortSignal): Promise<RunMessage> {
-  for (let failures = 0; ; ) {
-    signal?.throwIfAborted();
-    const askedAt = performance.now();
-    try {
-      const request = { runId, waitMs: WAIT_MS, omitInput: true };
-      const { run } = await runs.getRun(request, { timeoutMs: WAIT_MS + ANSWER_MS, ...(signal && { signal }) });
-      if (run === undefined) throw new Error("GetRun answered no run");
-      if (hasEnded(readState(run.state))) return run;
-      failures = 0;
-      // A server that does not know the wait answers at once.
-      if (performance.now() - askedAt < PAUSE_MS) await delay(PAUSE_MS, undefined, signal && { signal });
-    } catch (error) {
-      if (signal?.aborted || !(error instanceof MeshError) || !REPEATED.has(error.reason)) throw error;
-      await delay(PAUSE_MS * Math.min(++failures, 10), undefined, signal && { signal });
-    }
-  }
-}
-
-const REPEATED: ReadonlySet<string> = new Set(["UNAVAILABLE", "OVERLOADED", "CANCELLED"]);
 
 /** The history first, since a stream that begins with a snapshot would leave out how it came to be. */
 async function* watchEvents(

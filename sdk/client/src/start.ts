@@ -12,6 +12,7 @@ import type { AnyWorkflow } from "./define-workflow.ts";
 import { MeshError, readErrorDetail } from "./errors.ts";
 import type { Registration } from "./registration.ts";
 import { validate } from "./schema.ts";
+import type { StartGate } from "./start-gate.ts";
 import { writeJson } from "./write-json.ts";
 
 export interface StartOptions {
@@ -57,7 +58,7 @@ export interface StartTarget {
 
 /** Starts by content, registering it when the server does not know it. */
 export async function startRegistered(
-  runs: Client<typeof RunService>,
+  gate: StartGate,
   registration: Registration,
   workflow: AnyWorkflow,
   item: StartItem<unknown>,
@@ -66,12 +67,12 @@ export async function startRegistered(
   const { contentHash } = await registration.register(workflow);
   const request = startRequest(input, item, { workflow: workflow.name, contentHash });
   try {
-    return await runs.startRun(request);
+    return await gate.start(request);
   } catch (error) {
     if (!(error instanceof MeshError) || error.reason !== "NOT_FOUND") throw error;
     registration.forget(workflow);
     request.contentHash = (await registration.register(workflow)).contentHash;
-    return runs.startRun(request);
+    return gate.start(request);
   }
 }
 
@@ -102,6 +103,20 @@ export async function startBatch(
     for (const { request } of unknown) request.contentHash = again.contentHash;
     await send(runs, unknown, results);
   }
+  return results;
+}
+
+/** Starts what is given: one answer per request, in order. */
+export async function startAll(
+  runs: Client<typeof RunService>,
+  requests: readonly StartRunRequest[],
+): Promise<(StartRunResponse | MeshError)[]> {
+  const results: (StartRunResponse | MeshError)[] = new Array(requests.length);
+  await send(
+    runs,
+    requests.map((request, index) => ({ index, request })),
+    results,
+  );
   return results;
 }
 

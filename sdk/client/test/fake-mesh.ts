@@ -22,7 +22,7 @@ export interface FakeMesh extends AsyncDisposable {
   readonly starts: StartRunRequest[];
   readonly registerCount: number;
   readonly watches: bigint[];
-  /** What each GetRun answers, or is refused with; a running run once they are used up. */
+  /** What each AwaitRuns answers of its first run, or is refused with; nothing once they are used up. */
   readonly answers: (MessageInitShape<typeof RunSchema> | ConnectError)[];
   readonly headers: Headers[];
   /** Refuses the next calls of StartRun with these. */
@@ -83,10 +83,13 @@ export async function startFakeMesh(): Promise<FakeMesh> {
           }
         }),
       }),
-      getRun({ runId }) {
-        const answer = answers.shift() ?? { state: Run_State.RUNNING, sequence: 1n };
+      getRun: ({ runId }) => ({ run: { id: runId, state: Run_State.RUNNING, sequence: 1n } }),
+      awaitRuns({ runIds }) {
+        const answer = answers.shift();
         if (answer instanceof ConnectError) throw answer;
-        return { run: { id: runId, ...answer } };
+        return answer === undefined || answer.state === Run_State.RUNNING
+          ? {}
+          : { runs: [{ id: runIds[0]!, ...answer }] };
       },
       listEvents: ({ runId, afterSequence }) => ({
         events: afterSequence === 0n ? [{ runId, sequence: 1n, type: EventType.RUN_CREATED }] : [],

@@ -4,14 +4,20 @@ import { listOpenRuns } from "@runmesh/store/runs";
 
 interface Waiter {
   readonly tenantId: number;
-  readonly runId: bigint;
-  readonly resolve: () => void;
+  readonly runIds: readonly bigint[];
+  tell(runId: bigint): void;
+}
+
+export interface EndsHeard {
+  /** Runs that have ended, or are not there; none at the time-out or the abort. */
+  wait(timeoutMs: number, signal: AbortSignal): Promise<bigint[]>;
+  close(): void;
 }
 
 /** Ends told by other processes do not come as hints: waiters look this often, all in one statement. */
 const POLL_MS = 500;
 
-/** Waits for ends of runs. A hint that a run has ended resolves its waiters; one statement looks for all of them else. */
+/** Waits for ends of runs. A hint that a run has ended tells its waiters; one statement looks for all of them else. */
 export class RunEnds {
   readonly #db: Db;
   readonly #wakeups: Wakeups;
@@ -25,55 +31,58 @@ export class RunEnds {
     this.#wakeups = wakeups;
   }
 
-  /**
-   * Begins to listen, and looks whether the run has ended already: what waits at once is looked up in one statement.
-   * `wait` resolves at the end, the time-out or the abort, and at once where there is no such run.
-   */
-  listen(
-    tenantId: number,
-    runId: bigint,
-  ): { wait(timeoutMs: number, signal: AbortSignal): Promise<void>; close(): void } {
-    let finish = () => {};
-    let isEnded = false;
-    const resolve = () => {
-      isEnded = true;
-      finish();
+  /** Begins to listen, and looks which have ended already: what is asked at once is looked up in one statement. */
+  listen(tenantId: number, runIds: readonly bigint[]): EndsHeard {
+    const ended = new Set<bigint>();
+    let wake = () => {};
+    const tell = (runId: bigint) => {
+      // Ends that are told in this turn of the event loop are answered together.
+      if (ended.size === 0) setImmediate(() => wake());
+      ended.add(runId);
     };
-    const waiter = { tenantId, runId, resolve };
-    const unsubscribe = this.#wakeups.subscribe(`ended:${runId}`, resolve);
-    this.#waiters.add(waiter);
-    this.#fresh.push(waiter);
-    if (this.#fresh.length === 1) setImmediate(() => void this.#look(this.#fresh.splice(0)));
-    this.#timer ??= setInterval(() => void this.#look(this.#waiters), POLL_MS);
+    const waiter = { tenantId, runIds, tell };
+    const unsubscribes = runIds.map((runId) => this.#wakeups.subscribe(`ended:${runId}`, () => tell(runId)));
+    this.#add(waiter);
     return {
       wait: (timeoutMs, signal) =>
-        new Promise((done) => {
-          if (isEnded || signal.aborted) return done();
-          const timer = setTimeout(() => finish(), timeoutMs);
-          finish = () => {
+        new Promise((resolve) => {
+          const finish = () => {
             clearTimeout(timer);
             signal.removeEventListener("abort", finish);
-            done();
+            resolve([...ended]);
           };
+          const timer = setTimeout(finish, timeoutMs);
           signal.addEventListener("abort", finish, { once: true });
+          wake = finish;
+          if (signal.aborted) finish();
         }),
       close: () => {
-        unsubscribe();
-        this.#waiters.delete(waiter);
-        if (this.#waiters.size > 0) return;
-        clearInterval(this.#timer);
-        this.#timer = undefined;
+        for (const unsubscribe of unsubscribes) unsubscribe();
+        this.#remove(waiter);
       },
     };
   }
 
-  /** Resolves those whose run has ended, or is not there: the caller looks itself and says so. */
+  #add(waiter: Waiter): void {
+    this.#waiters.add(waiter);
+    this.#fresh.push(waiter);
+    if (this.#fresh.length === 1) setImmediate(() => void this.#look(this.#fresh.splice(0)));
+    this.#timer ??= setInterval(() => void this.#look(this.#waiters), POLL_MS);
+  }
+
+  #remove(waiter: Waiter): void {
+    this.#waiters.delete(waiter);
+    if (this.#waiters.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
   async #look(all: Iterable<Waiter>): Promise<void> {
     for (const [tenantId, waiters] of Map.groupBy(all, (waiter) => waiter.tenantId)) {
       try {
-        const open = await listOpenRuns(this.#db, { tenantId, runIds: [...new Set(waiters.map((w) => w.runId))] });
-        const ids = new Set(open.map((row) => row.id));
-        for (const waiter of waiters) if (!ids.has(waiter.runId)) waiter.resolve();
+        const runIds = [...new Set(waiters.flatMap((waiter) => waiter.runIds))];
+        const open = new Set((await listOpenRuns(this.#db, { tenantId, runIds })).map((row) => row.id));
+        for (const waiter of waiters) for (const runId of waiter.runIds) if (!open.has(runId)) waiter.tell(runId);
       } catch {
         // The database is out of reach: the next look, or the caller's time-out, comes.
       }

@@ -3,10 +3,11 @@ import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Run, type Run_State, RunSchema, TaskCountsSchema } from "@runmesh/contracts/run/v1/run_pb";
 import { ordinalOf } from "@runmesh/domain/ids";
 import { printable } from "@runmesh/domain/printable";
+import type { Resolution } from "@runmesh/domain/references";
 import { RUN_STATES } from "@runmesh/domain/states";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
-import { readRunOutput } from "@runmesh/store/run-output";
+import { readRunOutputs } from "@runmesh/store/run-output";
 import { findInputs, type RunRow } from "@runmesh/store/runs";
 
 const time = (date: Date | null): Timestamp | undefined => (date === null ? undefined : timestampFromDate(date));
@@ -64,20 +65,36 @@ export async function writeWholeRun(
   row: RunRow,
   withInput: boolean,
 ): Promise<Run> {
-  const loaded = await deps.definitions.get(tenantId, row.definition_id);
-  const failureKey = row.failure_task_id === null ? "" : loaded.plan.keys[ordinalOf(row.failure_task_id)]!;
-  const run = writeRun(row, failureKey);
+  const [run] = await writeWholeRuns(deps, tenantId, [row]);
   if (withInput) {
     const [found] = await findInputs(deps.db, { tenantId, runIds: [row.id] });
-    run.inputJson = found?.input ?? bytes("null");
+    run!.inputJson = found?.input ?? bytes("null");
   }
-  if (row.state === RUN_STATES.SUCCEEDED) await addOutput(deps.db, tenantId, row, loaded, run);
-  return run;
+  return run!;
 }
 
-/** The output is derived from the results it refers to, so ending a run writes none. */
-async function addOutput(db: Db, tenantId: number, row: RunRow, loaded: LoadedDefinition, run: Run): Promise<void> {
-  const resolution = await readRunOutput(db, { tenantId, runId: row.id, loaded });
+/** Runs with their failures' task keys and their outputs, without inputs. */
+export async function writeWholeRuns(
+  deps: { readonly db: Db; readonly definitions: DefinitionCache },
+  tenantId: number,
+  rows: readonly RunRow[],
+): Promise<Run[]> {
+  const runs: Run[] = [];
+  const succeeded: { readonly run: Run; readonly runId: bigint; readonly loaded: LoadedDefinition }[] = [];
+  for (const row of rows) {
+    const loaded = await deps.definitions.get(tenantId, row.definition_id);
+    const failureKey = row.failure_task_id === null ? "" : loaded.plan.keys[ordinalOf(row.failure_task_id)]!;
+    const run = writeRun(row, failureKey);
+    runs.push(run);
+    if (row.state === RUN_STATES.SUCCEEDED) succeeded.push({ run, runId: row.id, loaded });
+  }
+  if (succeeded.length === 0) return runs;
+  const outputs = await readRunOutputs(deps.db, { tenantId, runs: succeeded });
+  for (const [i, { run }] of succeeded.entries()) addOutput(run, outputs[i]!);
+  return runs;
+}
+
+function addOutput(run: Run, resolution: Resolution): void {
   if (resolution.ok) run.outputJson = bytes(resolution.text);
   else {
     run.failure = create(RunSchema, {

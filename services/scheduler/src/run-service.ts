@@ -13,7 +13,7 @@ import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
 import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
-import { findRun, listRuns } from "@runmesh/store/runs";
+import { findRun, findRuns, listRuns } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
 import { explainRun } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
@@ -22,7 +22,7 @@ import { rerunRun } from "./rerun-run.ts";
 import { type BulkMove, type BulkRequest, moveRuns } from "./run-bulk.ts";
 import { RunEnds } from "./run-ends.ts";
 import { readFilter } from "./run-filter.ts";
-import { writeRun, writeWholeRun } from "./run-message.ts";
+import { writeRun, writeWholeRun, writeWholeRuns } from "./run-message.ts";
 import { Signals } from "./signals.ts";
 import { startChild } from "./start-child.ts";
 import { StartMerger } from "./start-merger.ts";
@@ -32,6 +32,7 @@ import { watchRuns } from "./watch-runs.ts";
 
 const MAX_STARTS = 1_000;
 const MAX_WAIT_MS = 60_000;
+const MAX_AWAITED = 1_000;
 
 export interface RunServiceDeps extends StartDeps {
   readonly history: HistoryReader;
@@ -44,7 +45,7 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
   const { db, wakeups, moves } = deps;
   const signals = new Signals(deps);
   const merger = new StartMerger(deps);
-  const ends = new RunEnds(db, wakeups);
+  const runEnds = new RunEnds(db, wakeups);
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
@@ -74,12 +75,16 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     const { runId, waitMs } = request;
     if (waitMs === 0) return getRow(tenantId, runId);
     if (waitMs > MAX_WAIT_MS) throw invalidField("wait_ms", `a call waits at most ${MAX_WAIT_MS} ms`);
-    const end = ends.listen(tenantId, runId);
+    await waitForEnds(tenantId, [runId], waitMs, context);
+    return getRow(tenantId, runId);
+  }
+
+  async function waitForEnds(tenantId: number, runIds: readonly bigint[], waitMs: number, context: HandlerContext) {
+    const ends = runEnds.listen(tenantId, runIds);
     try {
-      await end.wait(waitMs, context.signal);
-      return getRow(tenantId, runId);
+      return await ends.wait(waitMs, context.signal);
     } finally {
-      end.close();
+      ends.close();
     }
   }
 
@@ -125,6 +130,27 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       const found = await explainRun(db, tenantId, row, await deps.definitions.get(tenantId, row.definition_id));
       if (found !== undefined) run.notRunning = writeNotRunning(found.why, found.taskKey);
       return { run };
+    },
+
+    async awaitRuns(request, context) {
+      const { tenantId } = getPrincipal(context);
+      const runIds = [...new Set(request.runIds)];
+      if (runIds.length === 0 || runIds.length > MAX_AWAITED) {
+        throw invalidField("run_ids", `a call waits for 1 to ${MAX_AWAITED} runs`);
+      }
+      if (request.waitMs > MAX_WAIT_MS) throw invalidField("wait_ms", `a call waits at most ${MAX_WAIT_MS} ms`);
+      const ended = await waitForEnds(tenantId, runIds, request.waitMs, context);
+      if (ended.length === 0) return {};
+      const rows = await findRuns(db, { tenantId, runIds: ended });
+      const found = new Set(rows.map((row) => row.id));
+      return {
+        runs: await writeWholeRuns(
+          deps,
+          tenantId,
+          rows.filter((row) => row.state > RUN_STATES.PAUSED),
+        ),
+        missingRunIds: ended.filter((runId) => !found.has(runId)),
+      };
     },
 
     async listRuns(request, context) {

@@ -24,6 +24,7 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.run.v1.RunService/StartRun": OPERATE,
   "runmesh.run.v1.RunService/StartRuns": OPERATE,
   "runmesh.run.v1.RunService/GetRun": READ,
+  "runmesh.run.v1.RunService/AwaitRuns": READ,
   "runmesh.run.v1.RunService/ListRuns": READ,
   "runmesh.run.v1.RunService/WatchRun": READ,
   "runmesh.run.v1.RunService/ListEvents": READ,

@@ -44,6 +44,13 @@ export const findRun = (db: Db, p: { tenantId: number; runId: bigint }) =>
     p.runId,
   ]);
 
+/** Runs by their ids, in no particular order. */
+export const findRuns = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
+  db.rows<RunRow>("find_runs", `SELECT ${COLUMNS} ${FROM} WHERE run.tenant_id = $1 AND run.id = ANY ($2::bigint[])`, [
+    p.tenantId,
+    int8Array(p.runIds),
+  ]);
+
 /** Those of the runs that have not ended. */
 export const listOpenRuns = (db: Db, p: { tenantId: number; runIds: readonly bigint[] }) =>
   db.rows<{ id: bigint }>(

@@ -220,6 +220,52 @@ export declare type GetRunRequest = Message<"runmesh.run.v1.GetRunRequest"> & {
 export declare const GetRunRequestSchema: GenMessage<GetRunRequest>;
 
 /**
+ * @generated from message runmesh.run.v1.AwaitRunsRequest
+ */
+export declare type AwaitRunsRequest = Message<"runmesh.run.v1.AwaitRunsRequest"> & {
+  /**
+   * @generated from field: repeated int64 run_ids = 1;
+   */
+  runIds: bigint[];
+
+  /**
+   * At most 60,000 ms. 0 answers at once.
+   *
+   * @generated from field: uint32 wait_ms = 2;
+   */
+  waitMs: number;
+};
+
+/**
+ * Describes the message runmesh.run.v1.AwaitRunsRequest.
+ * Use `create(AwaitRunsRequestSchema)` to create a new message.
+ */
+export declare const AwaitRunsRequestSchema: GenMessage<AwaitRunsRequest>;
+
+/**
+ * @generated from message runmesh.run.v1.AwaitRunsResponse
+ */
+export declare type AwaitRunsResponse = Message<"runmesh.run.v1.AwaitRunsResponse"> & {
+  /**
+   * Those that have ended, without `input_json`; none where the wait was over.
+   *
+   * @generated from field: repeated runmesh.run.v1.Run runs = 1;
+   */
+  runs: Run[];
+
+  /**
+   * @generated from field: repeated int64 missing_run_ids = 2;
+   */
+  missingRunIds: bigint[];
+};
+
+/**
+ * Describes the message runmesh.run.v1.AwaitRunsResponse.
+ * Use `create(AwaitRunsResponseSchema)` to create a new message.
+ */
+export declare const AwaitRunsResponseSchema: GenMessage<AwaitRunsResponse>;
+
+/**
  * @generated from message runmesh.run.v1.GetRunResponse
  */
 export declare type GetRunResponse = Message<"runmesh.run.v1.GetRunResponse"> & {
@@ -1129,6 +1175,17 @@ export declare const RunService: GenService<{
     methodKind: "unary";
     input: typeof GetRunRequestSchema;
     output: typeof GetRunResponseSchema;
+  },
+  /**
+   * Waits until at least one of 1 to 1,000 runs has ended and answers those that have: what many callers of one process
+   * wait for takes one call. Ids that are not there are answered as missing.
+   *
+   * @generated from rpc runmesh.run.v1.RunService.AwaitRuns
+   */
+  awaitRuns: {
+    methodKind: "unary";
+    input: typeof AwaitRunsRequestSchema;
+    output: typeof AwaitRunsResponseSchema;
   },
   /**
    * Newest first.

@@ -13,7 +13,7 @@ import { file_runmesh_workflow_v1_workflow } from "../../workflow/v1/workflow_pb
  * Describes the file runmesh/run/v1/run_service.proto.
  */
 export const file_runmesh_run_v1_run_service = /*@__PURE__*/
-  fileDesc("CiBydW5tZXNoL3J1bi92MS9ydW5fc2VydmljZS5wcm90bxIOcnVubWVzaC5ydW4udjEilgMKD1N0YXJ0UnVuUmVxdWVzdBIQCgh3b3JrZmxvdxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgNEjMKCmRlZmluaXRpb24YAyABKAsyHy5ydW5tZXNoLndvcmtmbG93LnYxLkRlZmluaXRpb24SJwoFaW5wdXQYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIABIUCgppbnB1dF9qc29uGAUgASgMSAASFwoPaWRlbXBvdGVuY3lfa2V5GAYgASgJEhIKCnJlcXVlc3RfaWQYByABKAkSOwoGbGFiZWxzGAggAygLMisucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXF1ZXN0LkxhYmVsc0VudHJ5EiwKCGR1ZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxjb250ZW50X2hhc2gYCiABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIPCg1pbnB1dF9wYXlsb2FkIk0KEFN0YXJ0UnVuUmVzcG9uc2USDgoGcnVuX2lkGAEgASgDEg8KB2NyZWF0ZWQYAiABKAgSGAoQd29ya2Zsb3dfdmVyc2lvbhgDIAEoDSJBChBTdGFydFJ1bnNSZXF1ZXN0Ei0KBHJ1bnMYASADKAsyHy5ydW5tZXNoLnJ1bi52MS5TdGFydFJ1blJlcXVlc3QiRAoRU3RhcnRSdW5zUmVzcG9uc2USLwoHcmVzdWx0cxgBIAMoCzIeLnJ1bm1lc2gucnVuLnYxLlN0YXJ0UnVuUmVzdWx0In8KDlN0YXJ0UnVuUmVzdWx0EjMKB3N0YXJ0ZWQYASABKAsyIC5ydW5tZXNoLnJ1bi52MS5TdGFydFJ1blJlc3BvbnNlSAASLgoFZXJyb3IYAiABKAsyHS5ydW5tZXNoLmVycm9yLnYxLkVycm9yRGV0YWlsSABCCAoGcmVzdWx0IkQKDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgDEg8KB3dhaXRfbXMYAiABKA0SEgoKb21pdF9pbnB1dBgDIAEoCCIyCg5HZXRSdW5SZXNwb25zZRIgCgNydW4YASABKAsyEy5ydW5tZXNoLnJ1bi52MS5SdW4i6QEKD0xpc3RSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSNAoFb3JkZXIYBCABKA4yJS5ydW5tZXNoLnJ1bi52MS5MaXN0UnVuc1JlcXVlc3QuT3JkZXIiTgoFT3JkZXISFQoRT1JERVJfVU5TUEVDSUZJRUQQABIWChJPUkRFUl9ORVdFU1RfRklSU1QQARIWChJPUkRFUl9PTERFU1RfRklSU1QQAiJOChBMaXN0UnVuc1Jlc3BvbnNlEiEKBHJ1bnMYASADKAsyEy5ydW5tZXNoLnJ1bi52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjkKD1dhdGNoUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAMSFgoOYWZ0ZXJfc2VxdWVuY2UYAiABKAMiPQoQV2F0Y2hSdW5SZXNwb25zZRIpCgZjaGFuZ2UYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5DaGFuZ2UiTgoRTGlzdEV2ZW50c1JlcXVlc3QSDgoGcnVuX2lkGAEgASgDEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgDEhEKCXBhZ2Vfc2l6ZRgDIAEoDSJPChJMaXN0RXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcucnVubWVzaC5ldmVudC52MS5FdmVudBIQCghoYXNfbW9yZRgCIAEoCCJHChBDYW5jZWxSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoAxISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB2NvbW1lbnQYAyABKAkiNQoRQ2FuY2VsUnVuUmVzcG9uc2USIAoDcnVuGAEgASgLMhMucnVubWVzaC5ydW4udjEuUnVuIjUKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAMSEgoKcmVxdWVzdF9pZBgCIAEoCSI0ChBQYXVzZVJ1blJlc3BvbnNlEiAKA3J1bhgBIAEoCzITLnJ1bm1lc2gucnVuLnYxLlJ1biI2ChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoAxISCgpyZXF1ZXN0X2lkGAIgASgJIjUKEVJlc3VtZVJ1blJlc3BvbnNlEiAKA3J1bhgBIAEoCzITLnJ1bm1lc2gucnVuLnYxLlJ1biJECg9SZXRyeVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgDEhIKCnJlcXVlc3RfaWQYAiABKAkSDQoFZnJlc2gYAyABKAgiNAoQUmV0cnlSdW5SZXNwb25zZRIgCgNydW4YASABKAsyEy5ydW5tZXNoLnJ1bi52MS5SdW4idQoQV2F0Y2hSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISDQoFbGltaXQYAiABKA0SJwoFa25vd24YAyADKAsyGC5ydW5tZXNoLnJ1bi52MS5Lbm93blJ1biI/ChFXYXRjaFJ1bnNSZXNwb25zZRIqCgZjaGFuZ2UYASABKAsyGi5ydW5tZXNoLnJ1bi52MS5SdW5zQ2hhbmdlInkKEUNhbmNlbFJ1bnNSZXF1ZXN0EikKBmZpbHRlchgBIAEoCzIZLnJ1bm1lc2gucnVuLnYxLlJ1bkZpbHRlchIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIl0KEkNhbmNlbFJ1bnNSZXNwb25zZRITCgttb3ZlZF9jb3VudBgBIAEoDRIZChFwYXNzZWRfb3Zlcl9jb3VudBgCIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkieAoQUGF1c2VSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKcmVxdWVzdF9pZBgEIAEoCSJcChFQYXVzZVJ1bnNSZXNwb25zZRITCgttb3ZlZF9jb3VudBgBIAEoDRIZChFwYXNzZWRfb3Zlcl9jb3VudBgCIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkieQoRUmVzdW1lUnVuc1JlcXVlc3QSKQoGZmlsdGVyGAEgASgLMhkucnVubWVzaC5ydW4udjEuUnVuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkiXQoSUmVzdW1lUnVuc1Jlc3BvbnNlEhMKC21vdmVkX2NvdW50GAEgASgNEhkKEXBhc3NlZF9vdmVyX2NvdW50GAIgASgNEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSKHAQoQUmV0cnlSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKcmVxdWVzdF9pZBgEIAEoCRINCgVmcmVzaBgFIAEoCCJcChFSZXRyeVJ1bnNSZXNwb25zZRITCgttb3ZlZF9jb3VudBgBIAEoDRIZChFwYXNzZWRfb3Zlcl9jb3VudBgCIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkieQoPUmVydW5SdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoAxIaChB3b3JrZmxvd192ZXJzaW9uGAIgASgNSAASGAoObmV3ZXN0X3ZlcnNpb24YAyABKAhIABISCgpyZXF1ZXN0X2lkGAQgASgJQgwKCmRlZmluaXRpb24iTQoQUmVydW5SdW5SZXNwb25zZRIOCgZydW5faWQYASABKAMSDwoHY3JlYXRlZBgCIAEoCBIYChB3b3JrZmxvd192ZXJzaW9uGAMgASgNIo8BChFTZW5kU2lnbmFsUmVxdWVzdBIOCgZydW5faWQYASABKAMSDAoEbmFtZRgCIAEoCRInCgV2YWx1ZRgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgAEhQKCnZhbHVlX2pzb24YBCABKAxIABISCgpyZXF1ZXN0X2lkGAUgASgJQgkKB3BheWxvYWQiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIskBChRTdGFydENoaWxkUnVuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgDEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSDwoHdGFza19pZBgDIAEoAxINCgVmZW5jZRgEIAEoAxIQCghwb3NpdGlvbhgFIAEoDRISCgpvY2N1cnJlbmNlGAYgASgNEi4KBXN0YXJ0GAcgASgLMh8ucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXF1ZXN0EhAKCGRldGFjaGVkGAggASgIIlIKFVN0YXJ0Q2hpbGRSdW5SZXNwb25zZRIOCgZydW5faWQYASABKAMSDwoHY3JlYXRlZBgCIAEoCBIYChB3b3JrZmxvd192ZXJzaW9uGAMgASgNMtELCgpSdW5TZXJ2aWNlEk0KCFN0YXJ0UnVuEh8ucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXF1ZXN0GiAucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXNwb25zZRJQCglTdGFydFJ1bnMSIC5ydW5tZXNoLnJ1bi52MS5TdGFydFJ1bnNSZXF1ZXN0GiEucnVubWVzaC5ydW4udjEuU3RhcnRSdW5zUmVzcG9uc2USRwoGR2V0UnVuEh0ucnVubWVzaC5ydW4udjEuR2V0UnVuUmVxdWVzdBoeLnJ1bm1lc2gucnVuLnYxLkdldFJ1blJlc3BvbnNlEk0KCExpc3RSdW5zEh8ucnVubWVzaC5ydW4udjEuTGlzdFJ1bnNSZXF1ZXN0GiAucnVubWVzaC5ydW4udjEuTGlzdFJ1bnNSZXNwb25zZRJPCghXYXRjaFJ1bhIfLnJ1bm1lc2gucnVuLnYxLldhdGNoUnVuUmVxdWVzdBogLnJ1bm1lc2gucnVuLnYxLldhdGNoUnVuUmVzcG9uc2UwARJTCgpMaXN0RXZlbnRzEiEucnVubWVzaC5ydW4udjEuTGlzdEV2ZW50c1JlcXVlc3QaIi5ydW5tZXNoLnJ1bi52MS5MaXN0RXZlbnRzUmVzcG9uc2USUAoJQ2FuY2VsUnVuEiAucnVubWVzaC5ydW4udjEuQ2FuY2VsUnVuUmVxdWVzdBohLnJ1bm1lc2gucnVuLnYxLkNhbmNlbFJ1blJlc3BvbnNlEk0KCFBhdXNlUnVuEh8ucnVubWVzaC5ydW4udjEuUGF1c2VSdW5SZXF1ZXN0GiAucnVubWVzaC5ydW4udjEuUGF1c2VSdW5SZXNwb25zZRJQCglSZXN1bWVSdW4SIC5ydW5tZXNoLnJ1bi52MS5SZXN1bWVSdW5SZXF1ZXN0GiEucnVubWVzaC5ydW4udjEuUmVzdW1lUnVuUmVzcG9uc2USTQoIUmV0cnlSdW4SHy5ydW5tZXNoLnJ1bi52MS5SZXRyeVJ1blJlcXVlc3QaIC5ydW5tZXNoLnJ1bi52MS5SZXRyeVJ1blJlc3BvbnNlElIKCVdhdGNoUnVucxIgLnJ1bm1lc2gucnVuLnYxLldhdGNoUnVuc1JlcXVlc3QaIS5ydW5tZXNoLnJ1bi52MS5XYXRjaFJ1bnNSZXNwb25zZTABElMKCkNhbmNlbFJ1bnMSIS5ydW5tZXNoLnJ1bi52MS5DYW5jZWxSdW5zUmVxdWVzdBoiLnJ1bm1lc2gucnVuLnYxLkNhbmNlbFJ1bnNSZXNwb25zZRJQCglQYXVzZVJ1bnMSIC5ydW5tZXNoLnJ1bi52MS5QYXVzZVJ1bnNSZXF1ZXN0GiEucnVubWVzaC5ydW4udjEuUGF1c2VSdW5zUmVzcG9uc2USUwoKUmVzdW1lUnVucxIhLnJ1bm1lc2gucnVuLnYxLlJlc3VtZVJ1bnNSZXF1ZXN0GiIucnVubWVzaC5ydW4udjEuUmVzdW1lUnVuc1Jlc3BvbnNlElAKCVJldHJ5UnVucxIgLnJ1bm1lc2gucnVuLnYxLlJldHJ5UnVuc1JlcXVlc3QaIS5ydW5tZXNoLnJ1bi52MS5SZXRyeVJ1bnNSZXNwb25zZRJNCghSZXJ1blJ1bhIfLnJ1bm1lc2gucnVuLnYxLlJlcnVuUnVuUmVxdWVzdBogLnJ1bm1lc2gucnVuLnYxLlJlcnVuUnVuUmVzcG9uc2USUwoKU2VuZFNpZ25hbBIhLnJ1bm1lc2gucnVuLnYxLlNlbmRTaWduYWxSZXF1ZXN0GiIucnVubWVzaC5ydW4udjEuU2VuZFNpZ25hbFJlc3BvbnNlElwKDVN0YXJ0Q2hpbGRSdW4SJC5ydW5tZXNoLnJ1bi52MS5TdGFydENoaWxkUnVuUmVxdWVzdBolLnJ1bm1lc2gucnVuLnYxLlN0YXJ0Q2hpbGRSdW5SZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_runmesh_error_v1_error, file_runmesh_event_v1_event, file_runmesh_run_v1_run, file_runmesh_workflow_v1_workflow]);
+  fileDesc("CiBydW5tZXNoL3J1bi92MS9ydW5fc2VydmljZS5wcm90bxIOcnVubWVzaC5ydW4udjEilgMKD1N0YXJ0UnVuUmVxdWVzdBIQCgh3b3JrZmxvdxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgNEjMKCmRlZmluaXRpb24YAyABKAsyHy5ydW5tZXNoLndvcmtmbG93LnYxLkRlZmluaXRpb24SJwoFaW5wdXQYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIABIUCgppbnB1dF9qc29uGAUgASgMSAASFwoPaWRlbXBvdGVuY3lfa2V5GAYgASgJEhIKCnJlcXVlc3RfaWQYByABKAkSOwoGbGFiZWxzGAggAygLMisucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXF1ZXN0LkxhYmVsc0VudHJ5EiwKCGR1ZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxjb250ZW50X2hhc2gYCiABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIPCg1pbnB1dF9wYXlsb2FkIk0KEFN0YXJ0UnVuUmVzcG9uc2USDgoGcnVuX2lkGAEgASgDEg8KB2NyZWF0ZWQYAiABKAgSGAoQd29ya2Zsb3dfdmVyc2lvbhgDIAEoDSJBChBTdGFydFJ1bnNSZXF1ZXN0Ei0KBHJ1bnMYASADKAsyHy5ydW5tZXNoLnJ1bi52MS5TdGFydFJ1blJlcXVlc3QiRAoRU3RhcnRSdW5zUmVzcG9uc2USLwoHcmVzdWx0cxgBIAMoCzIeLnJ1bm1lc2gucnVuLnYxLlN0YXJ0UnVuUmVzdWx0In8KDlN0YXJ0UnVuUmVzdWx0EjMKB3N0YXJ0ZWQYASABKAsyIC5ydW5tZXNoLnJ1bi52MS5TdGFydFJ1blJlc3BvbnNlSAASLgoFZXJyb3IYAiABKAsyHS5ydW5tZXNoLmVycm9yLnYxLkVycm9yRGV0YWlsSABCCAoGcmVzdWx0IkQKDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgDEg8KB3dhaXRfbXMYAiABKA0SEgoKb21pdF9pbnB1dBgDIAEoCCI0ChBBd2FpdFJ1bnNSZXF1ZXN0Eg8KB3J1bl9pZHMYASADKAMSDwoHd2FpdF9tcxgCIAEoDSJPChFBd2FpdFJ1bnNSZXNwb25zZRIhCgRydW5zGAEgAygLMhMucnVubWVzaC5ydW4udjEuUnVuEhcKD21pc3NpbmdfcnVuX2lkcxgCIAMoAyIyCg5HZXRSdW5SZXNwb25zZRIgCgNydW4YASABKAsyEy5ydW5tZXNoLnJ1bi52MS5SdW4i6QEKD0xpc3RSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSNAoFb3JkZXIYBCABKA4yJS5ydW5tZXNoLnJ1bi52MS5MaXN0UnVuc1JlcXVlc3QuT3JkZXIiTgoFT3JkZXISFQoRT1JERVJfVU5TUEVDSUZJRUQQABIWChJPUkRFUl9ORVdFU1RfRklSU1QQARIWChJPUkRFUl9PTERFU1RfRklSU1QQAiJOChBMaXN0UnVuc1Jlc3BvbnNlEiEKBHJ1bnMYASADKAsyEy5ydW5tZXNoLnJ1bi52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjkKD1dhdGNoUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAMSFgoOYWZ0ZXJfc2VxdWVuY2UYAiABKAMiPQoQV2F0Y2hSdW5SZXNwb25zZRIpCgZjaGFuZ2UYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5DaGFuZ2UiTgoRTGlzdEV2ZW50c1JlcXVlc3QSDgoGcnVuX2lkGAEgASgDEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgDEhEKCXBhZ2Vfc2l6ZRgDIAEoDSJPChJMaXN0RXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcucnVubWVzaC5ldmVudC52MS5FdmVudBIQCghoYXNfbW9yZRgCIAEoCCJHChBDYW5jZWxSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoAxISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB2NvbW1lbnQYAyABKAkiNQoRQ2FuY2VsUnVuUmVzcG9uc2USIAoDcnVuGAEgASgLMhMucnVubWVzaC5ydW4udjEuUnVuIjUKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAMSEgoKcmVxdWVzdF9pZBgCIAEoCSI0ChBQYXVzZVJ1blJlc3BvbnNlEiAKA3J1bhgBIAEoCzITLnJ1bm1lc2gucnVuLnYxLlJ1biI2ChBSZXN1bWVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoAxISCgpyZXF1ZXN0X2lkGAIgASgJIjUKEVJlc3VtZVJ1blJlc3BvbnNlEiAKA3J1bhgBIAEoCzITLnJ1bm1lc2gucnVuLnYxLlJ1biJECg9SZXRyeVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgDEhIKCnJlcXVlc3RfaWQYAiABKAkSDQoFZnJlc2gYAyABKAgiNAoQUmV0cnlSdW5SZXNwb25zZRIgCgNydW4YASABKAsyEy5ydW5tZXNoLnJ1bi52MS5SdW4idQoQV2F0Y2hSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISDQoFbGltaXQYAiABKA0SJwoFa25vd24YAyADKAsyGC5ydW5tZXNoLnJ1bi52MS5Lbm93blJ1biI/ChFXYXRjaFJ1bnNSZXNwb25zZRIqCgZjaGFuZ2UYASABKAsyGi5ydW5tZXNoLnJ1bi52MS5SdW5zQ2hhbmdlInkKEUNhbmNlbFJ1bnNSZXF1ZXN0EikKBmZpbHRlchgBIAEoCzIZLnJ1bm1lc2gucnVuLnYxLlJ1bkZpbHRlchIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIl0KEkNhbmNlbFJ1bnNSZXNwb25zZRITCgttb3ZlZF9jb3VudBgBIAEoDRIZChFwYXNzZWRfb3Zlcl9jb3VudBgCIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkieAoQUGF1c2VSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKcmVxdWVzdF9pZBgEIAEoCSJcChFQYXVzZVJ1bnNSZXNwb25zZRITCgttb3ZlZF9jb3VudBgBIAEoDRIZChFwYXNzZWRfb3Zlcl9jb3VudBgCIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkieQoRUmVzdW1lUnVuc1JlcXVlc3QSKQoGZmlsdGVyGAEgASgLMhkucnVubWVzaC5ydW4udjEuUnVuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkiXQoSUmVzdW1lUnVuc1Jlc3BvbnNlEhMKC21vdmVkX2NvdW50GAEgASgNEhkKEXBhc3NlZF9vdmVyX2NvdW50GAIgASgNEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSKHAQoQUmV0cnlSdW5zUmVxdWVzdBIpCgZmaWx0ZXIYASABKAsyGS5ydW5tZXNoLnJ1bi52MS5SdW5GaWx0ZXISEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKcmVxdWVzdF9pZBgEIAEoCRINCgVmcmVzaBgFIAEoCCJcChFSZXRyeVJ1bnNSZXNwb25zZRITCgttb3ZlZF9jb3VudBgBIAEoDRIZChFwYXNzZWRfb3Zlcl9jb3VudBgCIAEoDRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkieQoPUmVydW5SdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoAxIaChB3b3JrZmxvd192ZXJzaW9uGAIgASgNSAASGAoObmV3ZXN0X3ZlcnNpb24YAyABKAhIABISCgpyZXF1ZXN0X2lkGAQgASgJQgwKCmRlZmluaXRpb24iTQoQUmVydW5SdW5SZXNwb25zZRIOCgZydW5faWQYASABKAMSDwoHY3JlYXRlZBgCIAEoCBIYChB3b3JrZmxvd192ZXJzaW9uGAMgASgNIo8BChFTZW5kU2lnbmFsUmVxdWVzdBIOCgZydW5faWQYASABKAMSDAoEbmFtZRgCIAEoCRInCgV2YWx1ZRgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgAEhQKCnZhbHVlX2pzb24YBCABKAxIABISCgpyZXF1ZXN0X2lkGAUgASgJQgkKB3BheWxvYWQiFAoSU2VuZFNpZ25hbFJlc3BvbnNlIskBChRTdGFydENoaWxkUnVuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgDEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSDwoHdGFza19pZBgDIAEoAxINCgVmZW5jZRgEIAEoAxIQCghwb3NpdGlvbhgFIAEoDRISCgpvY2N1cnJlbmNlGAYgASgNEi4KBXN0YXJ0GAcgASgLMh8ucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXF1ZXN0EhAKCGRldGFjaGVkGAggASgIIlIKFVN0YXJ0Q2hpbGRSdW5SZXNwb25zZRIOCgZydW5faWQYASABKAMSDwoHY3JlYXRlZBgCIAEoCBIYChB3b3JrZmxvd192ZXJzaW9uGAMgASgNMqMMCgpSdW5TZXJ2aWNlEk0KCFN0YXJ0UnVuEh8ucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXF1ZXN0GiAucnVubWVzaC5ydW4udjEuU3RhcnRSdW5SZXNwb25zZRJQCglTdGFydFJ1bnMSIC5ydW5tZXNoLnJ1bi52MS5TdGFydFJ1bnNSZXF1ZXN0GiEucnVubWVzaC5ydW4udjEuU3RhcnRSdW5zUmVzcG9uc2USRwoGR2V0UnVuEh0ucnVubWVzaC5ydW4udjEuR2V0UnVuUmVxdWVzdBoeLnJ1bm1lc2gucnVuLnYxLkdldFJ1blJlc3BvbnNlElAKCUF3YWl0UnVucxIgLnJ1bm1lc2gucnVuLnYxLkF3YWl0UnVuc1JlcXVlc3QaIS5ydW5tZXNoLnJ1bi52MS5Bd2FpdFJ1bnNSZXNwb25zZRJNCghMaXN0UnVucxIfLnJ1bm1lc2gucnVuLnYxLkxpc3RSdW5zUmVxdWVzdBogLnJ1bm1lc2gucnVuLnYxLkxpc3RSdW5zUmVzcG9uc2USTwoIV2F0Y2hSdW4SHy5ydW5tZXNoLnJ1bi52MS5XYXRjaFJ1blJlcXVlc3QaIC5ydW5tZXNoLnJ1bi52MS5XYXRjaFJ1blJlc3BvbnNlMAESUwoKTGlzdEV2ZW50cxIhLnJ1bm1lc2gucnVuLnYxLkxpc3RFdmVudHNSZXF1ZXN0GiIucnVubWVzaC5ydW4udjEuTGlzdEV2ZW50c1Jlc3BvbnNlElAKCUNhbmNlbFJ1bhIgLnJ1bm1lc2gucnVuLnYxLkNhbmNlbFJ1blJlcXVlc3QaIS5ydW5tZXNoLnJ1bi52MS5DYW5jZWxSdW5SZXNwb25zZRJNCghQYXVzZVJ1bhIfLnJ1bm1lc2gucnVuLnYxLlBhdXNlUnVuUmVxdWVzdBogLnJ1bm1lc2gucnVuLnYxLlBhdXNlUnVuUmVzcG9uc2USUAoJUmVzdW1lUnVuEiAucnVubWVzaC5ydW4udjEuUmVzdW1lUnVuUmVxdWVzdBohLnJ1bm1lc2gucnVuLnYxLlJlc3VtZVJ1blJlc3BvbnNlEk0KCFJldHJ5UnVuEh8ucnVubWVzaC5ydW4udjEuUmV0cnlSdW5SZXF1ZXN0GiAucnVubWVzaC5ydW4udjEuUmV0cnlSdW5SZXNwb25zZRJSCglXYXRjaFJ1bnMSIC5ydW5tZXNoLnJ1bi52MS5XYXRjaFJ1bnNSZXF1ZXN0GiEucnVubWVzaC5ydW4udjEuV2F0Y2hSdW5zUmVzcG9uc2UwARJTCgpDYW5jZWxSdW5zEiEucnVubWVzaC5ydW4udjEuQ2FuY2VsUnVuc1JlcXVlc3QaIi5ydW5tZXNoLnJ1bi52MS5DYW5jZWxSdW5zUmVzcG9uc2USUAoJUGF1c2VSdW5zEiAucnVubWVzaC5ydW4udjEuUGF1c2VSdW5zUmVxdWVzdBohLnJ1bm1lc2gucnVuLnYxLlBhdXNlUnVuc1Jlc3BvbnNlElMKClJlc3VtZVJ1bnMSIS5ydW5tZXNoLnJ1bi52MS5SZXN1bWVSdW5zUmVxdWVzdBoiLnJ1bm1lc2gucnVuLnYxLlJlc3VtZVJ1bnNSZXNwb25zZRJQCglSZXRyeVJ1bnMSIC5ydW5tZXNoLnJ1bi52MS5SZXRyeVJ1bnNSZXF1ZXN0GiEucnVubWVzaC5ydW4udjEuUmV0cnlSdW5zUmVzcG9uc2USTQoIUmVydW5SdW4SHy5ydW5tZXNoLnJ1bi52MS5SZXJ1blJ1blJlcXVlc3QaIC5ydW5tZXNoLnJ1bi52MS5SZXJ1blJ1blJlc3BvbnNlElMKClNlbmRTaWduYWwSIS5ydW5tZXNoLnJ1bi52MS5TZW5kU2lnbmFsUmVxdWVzdBoiLnJ1bm1lc2gucnVuLnYxLlNlbmRTaWduYWxSZXNwb25zZRJcCg1TdGFydENoaWxkUnVuEiQucnVubWVzaC5ydW4udjEuU3RhcnRDaGlsZFJ1blJlcXVlc3QaJS5ydW5tZXNoLnJ1bi52MS5TdGFydENoaWxkUnVuUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_runmesh_error_v1_error, file_runmesh_event_v1_event, file_runmesh_run_v1_run, file_runmesh_workflow_v1_workflow]);
 
 /**
  * Describes the message runmesh.run.v1.StartRunRequest.
@@ -58,24 +58,38 @@ export const GetRunRequestSchema = /*@__PURE__*/
   messageDesc(file_runmesh_run_v1_run_service, 5);
 
 /**
+ * Describes the message runmesh.run.v1.AwaitRunsRequest.
+ * Use `create(AwaitRunsRequestSchema)` to create a new message.
+ */
+export const AwaitRunsRequestSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_run_v1_run_service, 6);
+
+/**
+ * Describes the message runmesh.run.v1.AwaitRunsResponse.
+ * Use `create(AwaitRunsResponseSchema)` to create a new message.
+ */
+export const AwaitRunsResponseSchema = /*@__PURE__*/
+  messageDesc(file_runmesh_run_v1_run_service, 7);
+
+/**
  * Describes the message runmesh.run.v1.GetRunResponse.
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 6);
+  messageDesc(file_runmesh_run_v1_run_service, 8);
 
 /**
  * Describes the message runmesh.run.v1.ListRunsRequest.
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 7);
+  messageDesc(file_runmesh_run_v1_run_service, 9);
 
 /**
  * Describes the enum runmesh.run.v1.ListRunsRequest.Order.
  */
 export const ListRunsRequest_OrderSchema = /*@__PURE__*/
-  enumDesc(file_runmesh_run_v1_run_service, 7, 0);
+  enumDesc(file_runmesh_run_v1_run_service, 9, 0);
 
 /**
  * @generated from enum runmesh.run.v1.ListRunsRequest.Order
@@ -88,203 +102,203 @@ export const ListRunsRequest_Order = /*@__PURE__*/
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 8);
+  messageDesc(file_runmesh_run_v1_run_service, 10);
 
 /**
  * Describes the message runmesh.run.v1.WatchRunRequest.
  * Use `create(WatchRunRequestSchema)` to create a new message.
  */
 export const WatchRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 9);
+  messageDesc(file_runmesh_run_v1_run_service, 11);
 
 /**
  * Describes the message runmesh.run.v1.WatchRunResponse.
  * Use `create(WatchRunResponseSchema)` to create a new message.
  */
 export const WatchRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 10);
+  messageDesc(file_runmesh_run_v1_run_service, 12);
 
 /**
  * Describes the message runmesh.run.v1.ListEventsRequest.
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 11);
+  messageDesc(file_runmesh_run_v1_run_service, 13);
 
 /**
  * Describes the message runmesh.run.v1.ListEventsResponse.
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 12);
+  messageDesc(file_runmesh_run_v1_run_service, 14);
 
 /**
  * Describes the message runmesh.run.v1.CancelRunRequest.
  * Use `create(CancelRunRequestSchema)` to create a new message.
  */
 export const CancelRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 13);
+  messageDesc(file_runmesh_run_v1_run_service, 15);
 
 /**
  * Describes the message runmesh.run.v1.CancelRunResponse.
  * Use `create(CancelRunResponseSchema)` to create a new message.
  */
 export const CancelRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 14);
+  messageDesc(file_runmesh_run_v1_run_service, 16);
 
 /**
  * Describes the message runmesh.run.v1.PauseRunRequest.
  * Use `create(PauseRunRequestSchema)` to create a new message.
  */
 export const PauseRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 15);
+  messageDesc(file_runmesh_run_v1_run_service, 17);
 
 /**
  * Describes the message runmesh.run.v1.PauseRunResponse.
  * Use `create(PauseRunResponseSchema)` to create a new message.
  */
 export const PauseRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 16);
+  messageDesc(file_runmesh_run_v1_run_service, 18);
 
 /**
  * Describes the message runmesh.run.v1.ResumeRunRequest.
  * Use `create(ResumeRunRequestSchema)` to create a new message.
  */
 export const ResumeRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 17);
+  messageDesc(file_runmesh_run_v1_run_service, 19);
 
 /**
  * Describes the message runmesh.run.v1.ResumeRunResponse.
  * Use `create(ResumeRunResponseSchema)` to create a new message.
  */
 export const ResumeRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 18);
+  messageDesc(file_runmesh_run_v1_run_service, 20);
 
 /**
  * Describes the message runmesh.run.v1.RetryRunRequest.
  * Use `create(RetryRunRequestSchema)` to create a new message.
  */
 export const RetryRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 19);
+  messageDesc(file_runmesh_run_v1_run_service, 21);
 
 /**
  * Describes the message runmesh.run.v1.RetryRunResponse.
  * Use `create(RetryRunResponseSchema)` to create a new message.
  */
 export const RetryRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 20);
+  messageDesc(file_runmesh_run_v1_run_service, 22);
 
 /**
  * Describes the message runmesh.run.v1.WatchRunsRequest.
  * Use `create(WatchRunsRequestSchema)` to create a new message.
  */
 export const WatchRunsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 21);
+  messageDesc(file_runmesh_run_v1_run_service, 23);
 
 /**
  * Describes the message runmesh.run.v1.WatchRunsResponse.
  * Use `create(WatchRunsResponseSchema)` to create a new message.
  */
 export const WatchRunsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 22);
+  messageDesc(file_runmesh_run_v1_run_service, 24);
 
 /**
  * Describes the message runmesh.run.v1.CancelRunsRequest.
  * Use `create(CancelRunsRequestSchema)` to create a new message.
  */
 export const CancelRunsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 23);
+  messageDesc(file_runmesh_run_v1_run_service, 25);
 
 /**
  * Describes the message runmesh.run.v1.CancelRunsResponse.
  * Use `create(CancelRunsResponseSchema)` to create a new message.
  */
 export const CancelRunsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 24);
+  messageDesc(file_runmesh_run_v1_run_service, 26);
 
 /**
  * Describes the message runmesh.run.v1.PauseRunsRequest.
  * Use `create(PauseRunsRequestSchema)` to create a new message.
  */
 export const PauseRunsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 25);
+  messageDesc(file_runmesh_run_v1_run_service, 27);
 
 /**
  * Describes the message runmesh.run.v1.PauseRunsResponse.
  * Use `create(PauseRunsResponseSchema)` to create a new message.
  */
 export const PauseRunsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 26);
+  messageDesc(file_runmesh_run_v1_run_service, 28);
 
 /**
  * Describes the message runmesh.run.v1.ResumeRunsRequest.
  * Use `create(ResumeRunsRequestSchema)` to create a new message.
  */
 export const ResumeRunsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 27);
+  messageDesc(file_runmesh_run_v1_run_service, 29);
 
 /**
  * Describes the message runmesh.run.v1.ResumeRunsResponse.
  * Use `create(ResumeRunsResponseSchema)` to create a new message.
  */
 export const ResumeRunsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 28);
+  messageDesc(file_runmesh_run_v1_run_service, 30);
 
 /**
  * Describes the message runmesh.run.v1.RetryRunsRequest.
  * Use `create(RetryRunsRequestSchema)` to create a new message.
  */
 export const RetryRunsRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 29);
+  messageDesc(file_runmesh_run_v1_run_service, 31);
 
 /**
  * Describes the message runmesh.run.v1.RetryRunsResponse.
  * Use `create(RetryRunsResponseSchema)` to create a new message.
  */
 export const RetryRunsResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 30);
+  messageDesc(file_runmesh_run_v1_run_service, 32);
 
 /**
  * Describes the message runmesh.run.v1.RerunRunRequest.
  * Use `create(RerunRunRequestSchema)` to create a new message.
  */
 export const RerunRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 31);
+  messageDesc(file_runmesh_run_v1_run_service, 33);
 
 /**
  * Describes the message runmesh.run.v1.RerunRunResponse.
  * Use `create(RerunRunResponseSchema)` to create a new message.
  */
 export const RerunRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 32);
+  messageDesc(file_runmesh_run_v1_run_service, 34);
 
 /**
  * Describes the message runmesh.run.v1.SendSignalRequest.
  * Use `create(SendSignalRequestSchema)` to create a new message.
  */
 export const SendSignalRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 33);
+  messageDesc(file_runmesh_run_v1_run_service, 35);
 
 /**
  * Describes the message runmesh.run.v1.SendSignalResponse.
  * Use `create(SendSignalResponseSchema)` to create a new message.
  */
 export const SendSignalResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 34);
+  messageDesc(file_runmesh_run_v1_run_service, 36);
 
 /**
  * Describes the message runmesh.run.v1.StartChildRunRequest.
  * Use `create(StartChildRunRequestSchema)` to create a new message.
  */
 export const StartChildRunRequestSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 35);
+  messageDesc(file_runmesh_run_v1_run_service, 37);
 
 /**
  * Describes the message runmesh.run.v1.StartChildRunResponse.
  * Use `create(StartChildRunResponseSchema)` to create a new message.
  */
 export const StartChildRunResponseSchema = /*@__PURE__*/
-  messageDesc(file_runmesh_run_v1_run_service, 36);
+  messageDesc(file_runmesh_run_v1_run_service, 38);
 
 /**
  * Starts, shows and moves runs.
