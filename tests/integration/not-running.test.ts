@@ -229,7 +229,7 @@ test("a worker that was not seen for a lease does not count", async () => {
   await mesh.worker();
   const runId = await mesh.given.run();
 
-  await mesh.db.rows("", "UPDATE session SET seen_at = clock_timestamp() - interval '30 seconds'", []);
+  await mesh.db.rows("", "UPDATE session SET seen_at = clock_timestamp() - interval '2 minutes'", []);
 
   expect((await whyTask(mesh, runId)).case).toBe("noWorker");
 });
