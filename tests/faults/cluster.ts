@@ -18,6 +18,7 @@ export function connectTo(url: string) {
   const transport = createTransport({ url });
   const leases = createServiceClient(LeaseService, transport, CALLS);
   return {
+    url,
     runs: createServiceClient(RunService, transport, CALLS),
     tasks: createServiceClient(TaskService, transport, CALLS),
     workflows: createServiceClient(WorkflowService, transport, CALLS),
