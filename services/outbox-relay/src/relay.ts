@@ -78,6 +78,8 @@ export const OUTBOX_TOPIC = "outbox";
 const LEASE_MS = 5_000;
 /** Gathers what commits at about the same time: a relay that runs after every commit competes with what it follows. */
 const DEBOUNCE_MS = 5;
+/** Nobody waits for what nobody reads: one look for each gathers what several commits wrote. */
+const DISCARD_REST_MS = 40;
 const POLL_MS = 100;
 const LAST_POLL_MS = 1_000;
 const IDLE_TIMEOUT_MS = 30_000;
@@ -95,6 +97,7 @@ export function createRelay(options: RelayOptions): Relay {
   let woken = true;
   let pollMs = POLL_MS;
   let lookedAt = Number.NEGATIVE_INFINITY;
+  let discardAt = Number.NEGATIVE_INFINITY;
 
   function runOnce(signal: AbortSignal = new AbortController().signal): Promise<PassResult> {
     const pass = last.then(() => runPass(signal));
@@ -108,7 +111,10 @@ export function createRelay(options: RelayOptions): Relay {
     const held = keeper.held();
     if (held.ids.length === 0) return NOTHING;
     counters.passes++;
-    return (await bus.hasReaders()) ? relayBatch(held) : discardBatch(held);
+    if (await bus.hasReaders()) return relayBatch(held);
+    const restMs = discardAt - performance.now();
+    if (restMs > 0) await sleep(restMs, undefined, { signal }).catch(() => undefined);
+    return discardBatch(held);
   }
 
   async function discardBatch(held: HeldLaneGroups): Promise<PassResult> {
@@ -116,6 +122,7 @@ export function createRelay(options: RelayOptions): Relay {
     if (refused) return relayBatch(held);
     counters.discarded += count;
     const again = size.isFull(held.ids.length, count, largest);
+    if (!again) discardAt = performance.now() + DISCARD_REST_MS;
     return { tookCount: count, settledCount: count, leftCount: 0, again };
   }
 

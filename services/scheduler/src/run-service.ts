@@ -45,7 +45,7 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
   const { db, wakeups, moves } = deps;
   const signals = new Signals(deps);
   const merger = new StartMerger(deps);
-  const runEnds = new RunEnds(db, wakeups);
+  const runEnds = new RunEnds(deps.hot, wakeups);
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
@@ -141,11 +141,13 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       if (request.waitMs > MAX_WAIT_MS) throw invalidField("wait_ms", `a call waits at most ${MAX_WAIT_MS} ms`);
       const ended = await waitForEnds(tenantId, runIds, request.waitMs, context);
       if (ended.length === 0) return {};
-      const rows = await findRuns(db, { tenantId, runIds: ended });
+      // Looked up by key, on connections whose plans are fixed: planning would cost more than the look.
+      const point = { db: deps.hot, definitions: deps.definitions };
+      const rows = await findRuns(point.db, { tenantId, runIds: ended });
       const found = new Set(rows.map((row) => row.id));
       return {
         runs: await writeWholeRuns(
-          deps,
+          point,
           tenantId,
           rows.filter((row) => row.state > RUN_STATES.PAUSED),
         ),
