@@ -20,7 +20,7 @@ export const work = defineTask({ name: "work", input: z.any(), output: z.any() }
   delay(20, String(fence), { signal }),
 );
 
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 150_000;
 
 /** Repeats a call until it is answered, as a client that must know does; what is refused for good is thrown. */
 export async function insist<T>(call: () => Promise<T>): Promise<T> {
