@@ -261,6 +261,7 @@ const ECHOES: Readonly<Record<string, (of: Owned) => readonly unknown[]>> = {
   // The run is gone, which is an answer of its own.
   "child-end/findChildAnswer": () => [2],
   "run-output/readRunOutput": () => [true, "null"],
+  "run-output/readRunOutputs": () => [true, "null"],
   "standings/listSlotHolders": (of) => ["k:one", `r:${of.runId}`],
 };
 

@@ -29,7 +29,7 @@ export interface Values {
 }
 
 /** Where a name means something else in one statement than in the others. */
-const ELSEWHERE: Readonly<Record<string, (of: Owned) => Record<string, unknown>>> = {
+const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) => Record<string, unknown>>> = {
   "api-keys/": (of) => ({ id: of.keyId, name: of.keyName, hash: of.keyHash, beforeId: "g" }),
   "definitions/getDefinitionBody": (of) => ({ id: of.definitionId }),
   "workflows/": (of) => ({ name: of.workflow }),
@@ -40,6 +40,7 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned) => Record<string, unknown>>
   }),
   admi: (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
   "attempts/listLostInARow": () => ({ count: 3 }),
+  "run-output/readRunOutputs": (of, loaded) => ({ runs: [{ runId: of.runId, loaded }] }),
   "runs/changeRun": () => ({ ended: 0, dead: 0 }),
   "runs/reopenRunRow": () => ({ open: 1, dead: 0 }),
   "schedules/advanceSchedule": () => ({ started: 0, buffered: 0 }),
@@ -60,7 +61,7 @@ export function givenValues(statement: string, tenantId: number, of: Owned, load
   const own = Object.entries(ELSEWHERE).filter(([prefix]) => statement.startsWith(prefix));
   const values: Record<string, unknown> = {
     ...namesOf(tenantId, of, loaded, at),
-    ...Object.assign({}, ...own.map(([, make]) => make(of))),
+    ...Object.assign({}, ...own.map(([, make]) => make(of, loaded))),
   };
   const item = (onTenant: () => void): object =>
     new Proxy(values, {
