@@ -9,7 +9,8 @@ export function readPointer(pointer: string): string[] | undefined {
   return /~(?![01])/.test(pointer) ? undefined : steps.map(unescapeStep);
 }
 
-export const escapeStep = (step: string): string => step.replaceAll("~", "~0").replaceAll("/", "~1");
+export const escapeStep = (step: string): string =>
+  step.includes("~") || step.includes("/") ? step.replaceAll("~", "~0").replaceAll("/", "~1") : step;
 
 export const unescapeStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
 
