@@ -345,6 +345,29 @@ test("a second pass finds its child, and a child that failed is started anew by 
   await worker.complete(third);
 });
 
+test("a child whose wait timed out before it was cancelled is started anew by a retry of its parent", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const child = await mesh.given.workflow({ tasks: [{ handler: "nobody" }] });
+  const runId = await mesh.given.run();
+  const first = await worker.acquireOne();
+  const { runId: childId } = await startChild(mesh, worker, first, child.name);
+  await suspend(mesh, worker, first, { ...resultWait(1, child.name), duration: ofMs(10) });
+  await worker.acquireOne();
+  await mesh.runs.cancelRun({ runId });
+  await mesh.ended(childId);
+
+  await mesh.runs.retryRun({ runId });
+  const retried = await worker.acquireOne();
+  const { steps } = await list(mesh, worker, retried);
+
+  expect(steps).toMatchObject([
+    { position: 0, childRunId: childId, renew: true },
+    { position: 1, childRunId: childId, timedOut: true },
+  ]);
+  await worker.complete(retried);
+});
+
 test("a retry keeps what was recorded, and a fresh one forgets it with the children", async () => {
   await using mesh = await startMesh();
   const worker = await mesh.worker();

@@ -6,6 +6,7 @@ import {
   defineWorkflow,
   type Handler,
   type Mesh,
+  ResultTimeoutError,
   RunFailedError,
   type StartedRun,
   type TaskContext,
@@ -64,6 +65,9 @@ const suspended = async ({ mesh }: Started, count = 1) => {
     if (found >= count) return;
     await delay(20);
   }
+};
+const waitsForChild = async ({ mesh }: Started) => {
+  while ((await mesh.db.rows("", "SELECT 1 FROM suspended WHERE waits_for = 3", [])).length === 0) await delay(20);
 };
 /** Makes time pass for what sleeps. */
 const passTime = ({ mesh }: Started) =>
@@ -280,6 +284,52 @@ test("a caught failure of a child is the same on each pass, and names what faile
 
   expect(await run.result()).toEqual(["FAILED", "child", "TypeError"]);
   expect((await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } })).runs).toHaveLength(1);
+});
+
+test("a child that is not there in time times its parent's wait out, on each pass, and is waited for again", async () => {
+  await using t = await start();
+  const seen: unknown[] = [];
+  const parent = task.handle(async (_, ctx) => {
+    const run = await ctx.startRun(child, { n: 4 });
+    const late = await run.result({ timeout: "1h" }).catch((caught: unknown) => caught);
+    seen.push(late instanceof ResultTimeoutError && late.runId === run.id && late.message);
+    await ctx.waitForSignal("go");
+    return run.result();
+  });
+  await t.work(() => {}, { handlers: [parent] });
+  const run = await t.client.start(workflow, null);
+  await suspended(t);
+  await passTime(t);
+  while (seen.length === 0) await delay(20);
+  await suspended(t);
+  await run.signal("go");
+  await waitsForChild(t);
+  await t.work(() => {}, { handlers: [childTask.handle(({ n }) => ({ twice: 2 * n }))] });
+
+  expect(await run.result()).toEqual({ doubled: 8 });
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } });
+  expect(runs).toHaveLength(1);
+  const late = `run ${runs[0]!.id} had not ended after 1h`;
+  expect(seen).toEqual([late, late, late]);
+});
+
+test("a time-out that ends the attempt is waited for anew by the next, on the same child", async () => {
+  await using t = await start();
+  const parent = task.handle(async (_, ctx) => {
+    const run = await ctx.startRun(child, { n: 4 });
+    return [run.id, await run.result({ timeout: "1h" })];
+  });
+  await t.work(() => {}, { handlers: [parent] });
+  const run = await t.client.start(workflow, null);
+  await suspended(t);
+  await passTime(t);
+  while (!(await outcomes(t, run)).includes(2)) await delay(20);
+  await suspended(t);
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } });
+  await t.work(() => {}, { handlers: [childTask.handle(({ n }) => ({ twice: 2 * n }))] });
+
+  expect(await run.result()).toEqual([String(runs[0]!.id), { doubled: 8 }]);
+  expect(runs).toHaveLength(1);
 });
 
 test("cancelling a parent cancels its children and theirs, unless detached", async () => {

@@ -19,9 +19,15 @@ export interface ChildRun<O> {
   readonly id: string;
   /**
    * Waits for the end, holding no worker meanwhile. Rejects with `RunFailedError` when it was not a success; the next
-   * attempt of the handler then finds another run in its place.
+   * attempt of the handler then finds another run in its place. With a `timeout` it rejects with `ResultTimeoutError`
+   * when the end had not come by then; the run goes on, and may be waited for again.
    */
-  result(): Promise<O>;
+  result(options?: ResultOptions): Promise<O>;
+}
+
+export interface ResultOptions {
+  /** As in "1h", at most 366d, from the first time that this call waits. Default none. */
+  readonly timeout?: string;
 }
 
 export interface ChildOptions {

@@ -103,6 +103,17 @@ export class RunFailedError extends Error {
   }
 }
 
+/** What a child's `result()` rejects with when the child had not ended in the time it was given. The child goes on. */
+export class ResultTimeoutError extends Error {
+  override readonly name = "ResultTimeoutError";
+  readonly runId: string;
+
+  constructor(runId: string, timeout: string) {
+    super(`run ${runId} had not ended after ${timeout}`);
+    this.runId = runId;
+  }
+}
+
 function describe({ runId, state, taskKey, errorType, message }: RunFailure): string {
   const ended = { FAILED: "failed", CANCELLED: "was cancelled", TIMED_OUT: "timed out" }[state];
   if (taskKey === undefined) return `run ${runId} ${ended}`;

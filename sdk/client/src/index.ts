@@ -21,8 +21,8 @@ export {
   type Workflow,
   type WorkflowOptions,
 } from "./define-workflow.ts";
-export type { ChildOptions, ChildRun, DurableContext, Stored } from "./durable-context.ts";
-export { MeshError, type Reason, RunFailedError, type Violation } from "./errors.ts";
+export type { ChildOptions, ChildRun, DurableContext, ResultOptions, Stored } from "./durable-context.ts";
+export { MeshError, type Reason, ResultTimeoutError, RunFailedError, type Violation } from "./errors.ts";
 export { orElse, type Ref, type Resolved, type Wire } from "./reference.ts";
 export type { Registered } from "./registration.ts";
 export type { Run, StartedRun, WaitOptions, WatchOptions } from "./run.ts";

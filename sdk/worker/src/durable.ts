@@ -3,6 +3,8 @@ import {
   type ChildOptions,
   type ChildRun,
   type DurableContext,
+  type ResultOptions,
+  ResultTimeoutError,
   RunFailedError,
 } from "@runmesh/client";
 import { validate } from "@runmesh/client/internal";
@@ -118,8 +120,16 @@ interface SignalOptions {
 function createChild(journal: Journal, workflow: string, childPosition: number, id: string): ChildRun<unknown> {
   let result: Promise<unknown> | undefined;
 
-  async function getResult(): Promise<unknown> {
-    const answer = await journal.call(StepKind.RESULT, workflow, (call) => journal.wait(call, { childPosition }));
+  async function getResult(timeout?: string): Promise<unknown> {
+    const ms = timeout === undefined ? undefined : readDuration(timeout);
+    const answer = await journal.call(StepKind.RESULT, workflow, (call) => {
+      journal.wait(call, ms === undefined ? { childPosition } : { childPosition, duration: toDuration(ms) });
+    });
+    if (answer.timedOut) {
+      const late = new ResultTimeoutError(id, timeout!);
+      journal.gave(late, answer.position);
+      throw late;
+    }
     if (answer.error === undefined) return readValue(answer);
     const { state, taskKey, type: errorType, message } = answer.error;
     const ended = (state || "FAILED") as RunFailedError["state"];
@@ -134,7 +144,9 @@ function createChild(journal: Journal, workflow: string, childPosition: number, 
 
   return {
     id,
-    result() {
+    // Each wait with a time-out is a call of its own, since the next may end otherwise.
+    result({ timeout }: ResultOptions = {}) {
+      if (timeout !== undefined) return getResult(timeout);
       result ??= getResult();
       return result;
     },

@@ -11,6 +11,8 @@ export interface FakeMesh {
   readonly recorded?: Readonly<Record<string, unknown>>;
   /** Answers what a child run does; what it throws is what the child fails with. */
   readonly onStartRun?: (workflow: string, input: unknown) => unknown;
+  /** Workflows whose runs do not end: a `result()` with a time-out times out. */
+  readonly unending?: readonly string[];
   /** Told of each sleep, in milliseconds: it is over at once. */
   readonly onSleep?: (ms: number) => void;
 }
@@ -31,12 +33,17 @@ export function createFakeDurable(scope: string, fake: FakeMesh): Durable {
       return step;
     }
     if (wait.kind === StepKind.RESULT) {
+      if (fake.unending?.includes(wait.name)) return timeOut(step, wait, `run of ${wait.name} ends`);
       const end = await children.get(wait.childPosition!)!;
       return Object.assign(step, end instanceof Uint8Array ? { valueJson: end } : { error: end });
     }
     const waiting = signals.get(wait.name) ?? [];
     if (waiting.length > 0) return Object.assign(step, { valueJson: writeJson(waiting.shift()) });
-    if (wait.duration === undefined) throw new Error(`no signal ${wait.name} is left, and the wait has no time-out`);
+    return timeOut(step, wait, `signal ${wait.name} is left`);
+  }
+
+  function timeOut(step: Step, { duration }: { readonly duration?: unknown }, what: string): Step {
+    if (duration === undefined) throw new Error(`no ${what}, and the wait has no time-out`);
     return Object.assign(step, { timedOut: true });
   }
 

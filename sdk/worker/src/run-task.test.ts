@@ -43,3 +43,16 @@ test("wrong input and wrong output are refused with their path", async () => {
   await expect(runTask(charge, handler, { cents: "x" } as never)).rejects.toThrow(/^input\.cents: /);
   await expect(runTask(charge, handler, { cents: 1 })).rejects.toThrow(/^output\.id: /);
 });
+
+test("a child that does not end times out where the handler asks for it, and says so where it does not", async () => {
+  const handler = (timeout?: string) =>
+    charge.handle(async (_, ctx) => {
+      const child = await ctx.startRun("slow");
+      const late = await child.result({ ...(timeout && { timeout }) }).catch((error: Error) => error);
+      return { id: `${(late as Error).name}: ${(late as Error).message}`, at: null };
+    });
+  const run = (timeout?: string) => runTask(charge, handler(timeout), { cents: 1 }, { unending: ["slow"] });
+
+  expect(await run("1h")).toMatchObject({ id: "ResultTimeoutError: run 2 had not ended after 1h" });
+  expect(await run()).toMatchObject({ id: "Error: no run of slow ends, and the wait has no time-out" });
+});

@@ -210,7 +210,7 @@ export const renewChild = (db: Db, p: { tenantId: number; taskId: bigint; positi
 
 /**
  * Forgets recorded failures that ended a handler, as long as its lease lives: the next attempt tries them anew. A child
- * whose end is forgotten so is started anew.
+ * whose end is forgotten so is started anew; one that was only not waited for any longer goes on, and is waited for anew.
  */
 export const forgetFailures = (
   db: Db,
@@ -221,17 +221,18 @@ export const forgetFailures = (
     `
   WITH forgotten AS (
     DELETE FROM step
-    WHERE tenant_id = $1 AND task_id = $3 AND position = ANY ($5::int[]) AND outcome = ${STEP_OUTCOMES.FAILED}
+    WHERE tenant_id = $1 AND task_id = $3 AND position = ANY ($5::int[])
+      AND (outcome = ${STEP_OUTCOMES.FAILED} OR (outcome = ${STEP_OUTCOMES.TIMED_OUT} AND kind = ${STEP_KINDS.RESULT}))
       AND EXISTS (
         SELECT FROM lease
         WHERE lease.tenant_id = $1 AND lease.session_id = $2 AND lease.task_id = $3 AND lease.fence = $4
           AND lease.expires_at > clock_timestamp()
       )
-    RETURNING child_run_id
+    RETURNING child_run_id, outcome
   )
   UPDATE step SET renew = true
   WHERE tenant_id = $1 AND task_id = $3 AND kind = ${STEP_KINDS.CHILD}
-    AND child_run_id = ANY (ARRAY(SELECT child_run_id FROM forgotten))`,
+    AND child_run_id = ANY (ARRAY(SELECT child_run_id FROM forgotten WHERE outcome = ${STEP_OUTCOMES.FAILED}))`,
     [p.tenantId, p.sessionId, p.taskId, p.fence, int4Array(p.positions)],
   );
 
@@ -251,6 +252,7 @@ export const renewEndedChildren = (db: Db, p: { tenantId: number; taskIds: reado
       SELECT FROM step AS result
       WHERE result.tenant_id = $1 AND result.task_id = step.task_id AND result.kind = ${STEP_KINDS.RESULT}
         AND result.child_run_id = step.child_run_id AND result.done IS NOT NULL
+        AND result.outcome <> ${STEP_OUTCOMES.TIMED_OUT}
     )`,
     [p.tenantId, int8Array(p.taskIds)],
   );

@@ -252,7 +252,8 @@ export declare type FailedTask = Message<"runmesh.lease.v1.FailedTask"> & {
   progressJson: Uint8Array;
 
   /**
-   * Positions of recorded failures that ended the handler: they are forgotten, so that the next attempt tries them anew.
+   * Positions of recorded failures, and of results that timed out, that ended the handler: they are forgotten, so that
+   * the next attempt tries them anew.
    * At most 1,000.
    *
    * @generated from field: repeated uint32 forget_steps = 7;
@@ -341,7 +342,7 @@ export declare type Step = Message<"runmesh.lease.v1.Step"> & {
   error?: StepError | undefined;
 
   /**
-   * A signal's wait that ended without one. Output only.
+   * A wait for a signal or a result that ended without one. Output only.
    *
    * @generated from field: bool timed_out = 8;
    */

@@ -786,7 +786,7 @@ export declare type Wait = Message<"runmesh.lease.v1.Wait"> & {
   occurrence: number;
 
   /**
-   * Of a sleep, its length; of a signal, its time-out: at most 366 days, and absent for none.
+   * Of a sleep, its length; of a signal or a result, its time-out: at most 366 days, and absent for none.
    * It counts from the first time that this wait is told.
    *
    * @generated from field: google.protobuf.Duration duration = 5;
