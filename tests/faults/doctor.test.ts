@@ -213,7 +213,7 @@ const BREAKS: readonly Break[] = [
   INSERT INTO signal (tenant_id, run_id, name) SELECT tenant_id, id, 'x' FROM run WHERE id = $1`,
   },
   {
-    check: "the children of a cancelled run follow it",
+    check: "the children of a task or run that ended without success follow it",
     of: "running",
     statement: `
   UPDATE run SET parent_run_id = parent.id, parent_task_id = parent.id << 20

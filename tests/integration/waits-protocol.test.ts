@@ -5,6 +5,9 @@ import { StepKind, type StepSchema } from "@runmesh/contracts/lease/v1/lease_pb"
 import type { WaitSchema } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
 import { Task_State } from "@runmesh/contracts/task/v1/task_pb";
+import { OnFailure } from "@runmesh/contracts/workflow/v1/workflow_pb";
+import { DefinitionCache } from "@runmesh/store/definition-cache";
+import { endRun } from "@runmesh/store/end-run";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import type { LeaseKey, MeshWorker } from "@runmesh/testing/mesh-worker";
 import { expect, test } from "vitest";
@@ -287,6 +290,84 @@ test("cancelling a run ends its suspended tasks, and takes its children along bu
   expect(ended).toMatchObject({ state: Run_State.CANCELLED, parentRunId: runId, parentTaskId: lease.taskId });
   expect((await mesh.runs.getRun({ runId: kept.runId })).run!.state).toBe(Run_State.RUNNING);
   await mesh.runs.cancelRun({ runId: kept.runId });
+});
+
+test("a task that is DEAD takes its children along, and a retry starts others in their place", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const child = await mesh.given.workflow({ tasks: [{ handler: "nobody" }] });
+  const once = { retry: { maxAttempts: 1 } };
+  const runId = await mesh.given.run({ tasks: [once, { handler: "nobody" }], onFailure: OnFailure.FINISH });
+  const lease = await worker.acquireOne();
+  const followed = await startChild(mesh, worker, lease, child.name);
+  const kept = await startChild(mesh, worker, lease, child.name, 1, { occurrence: 1, detached: true });
+
+  await worker.fail(lease);
+  const ended = await mesh.ended(followed.runId);
+  const stateThen = (await mesh.runs.getRun({ runId })).run!.state;
+  await mesh.runs.cancelRun({ runId });
+  await mesh.runs.retryRun({ runId });
+  const retried = await worker.acquireOne();
+  const { steps } = await list(mesh, worker, retried);
+  const other = await startChild(mesh, worker, retried, child.name);
+
+  expect([ended.state, stateThen]).toEqual([Run_State.CANCELLED, Run_State.RUNNING]);
+  expect((await mesh.runs.getRun({ runId: kept.runId })).run!.state).toBe(Run_State.RUNNING);
+  expect(steps).toMatchObject([
+    { childRunId: followed.runId, renew: true },
+    { childRunId: kept.runId, renew: false },
+  ]);
+  expect(other).toMatchObject({ created: true });
+  await mesh.runs.cancelRun({ runId });
+  await mesh.ended(other.runId);
+  await mesh.runs.cancelRun({ runId: kept.runId });
+});
+
+test("children of a task that succeeded go on when another fails the run", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const child = await mesh.given.workflow({ tasks: [{ handler: "nobody" }] });
+  const once = { retry: { maxAttempts: 1 } };
+  const runId = await mesh.given.run({ tasks: [{ ...once, priority: 1 }, once] });
+  const good = await worker.acquireOne();
+  const bad = await worker.acquireOne();
+  const left = await startChild(mesh, worker, good, child.name);
+  const taken = await startChild(mesh, worker, bad, child.name);
+  await worker.complete(good);
+
+  await worker.fail(bad);
+  const ended = await mesh.ended(taken.runId);
+
+  expect(ended.state).toBe(Run_State.CANCELLED);
+  expect((await mesh.runs.getRun({ runId })).run!.state).toBe(Run_State.FAILED);
+  expect((await mesh.runs.getRun({ runId: left.runId })).run!.state).toBe(Run_State.RUNNING);
+  await mesh.runs.cancelRun({ runId: left.runId });
+});
+
+test("a child stays while its parent's task may be opened again, and is cancelled when it was not", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const child = await mesh.given.workflow({ tasks: [{ handler: "nobody" }] });
+  await mesh.given.run({ tasks: [{ retry: { maxAttempts: 1 } }] });
+  const lease = await worker.acquireOne();
+  const { runId } = await startChild(mesh, worker, lease, child.name, 0, { detached: true });
+  await worker.fail(lease);
+  const deps = { db: mesh.db, definitions: new DefinitionCache(mesh.db, () => {}) };
+  const cancel = () =>
+    endRun(deps, { tenantId: 1, runId, as: "CANCELLED", principal: "", onlyStray: true }).then(
+      (outcome) => outcome.kind === "ended" && outcome.moved,
+    );
+  await mesh.db.rows("", "UPDATE run SET detached = false WHERE id = $1", [runId]);
+
+  const meanwhile = await mesh.db.transaction(async (tx) => {
+    await tx.rows("", "UPDATE task SET state = 0 WHERE id = $1", [lease.taskId]);
+    return cancel();
+  });
+  const opened = await cancel();
+  await mesh.db.rows("", "UPDATE task SET state = 7 WHERE id = $1", [lease.taskId]);
+  const dead = await cancel();
+
+  expect([meanwhile, opened, dead]).toEqual([false, false, true]);
 });
 
 test("a child's end wakes its parent with what it answered, whether it came before the wait or after", async () => {

@@ -35,7 +35,7 @@ export interface ChildOptions {
   readonly labels?: Readonly<Record<string, string>>;
   /** The run is PENDING until then. */
   readonly dueTime?: Date;
-  /** It goes on when the run that started it is cancelled or times out. Default false. */
+  /** It goes on when the task that started it ends without success, or its run is cancelled. Default false. */
   readonly detached?: boolean;
 }
 
@@ -65,7 +65,10 @@ export interface DurableContext {
   waitForSignal<S extends StandardSchemaV1>(name: string, options: { readonly schema: S }): Promise<OutputOf<S>>;
   waitForSignal<T = unknown>(name: string, options: { readonly timeout: string }): Promise<T | undefined>;
   waitForSignal<T = unknown>(name: string): Promise<T>;
-  /** Starts a run, once. It is cancelled with the run of the handler, unless it is detached. */
+  /**
+   * Starts a run, once. It is cancelled when the task ends without success, or its run is cancelled or times out, unless
+   * it is detached.
+   */
   startRun<I, O>(workflow: Workflow<I, O>, input: I, options?: ChildOptions): Promise<ChildRun<O>>;
   /** Starts a registered workflow whose definition is not at hand. */
   startRun(

@@ -2,8 +2,7 @@ import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { endRun } from "@runmesh/store/end-run";
-import { deleteRunTimer, TIMER_KINDS } from "@runmesh/store/run-timers";
-import { listStrayChildren } from "@runmesh/store/runs";
+import { endChildrenTimer, listStrayChildren } from "@runmesh/store/stray-children";
 import { tellLost } from "./tell-lost.ts";
 
 interface Deps {
@@ -17,12 +16,12 @@ const PAGE = 200;
 const AT_ONCE = 4;
 
 /**
- * Cancels the children that a run leaves behind: it was cancelled or timed out, or a fresh retry forgot them. Each is a
- * transaction of its own, and has its own children follow. The timer goes last, so that a crash begins anew.
+ * Cancels the children that a run, or a task of it, left behind. Each is a transaction of its own, and has its own
+ * children follow. The timer goes when none is left, so that a crash begins anew.
  */
 export async function cancelChildren(
   deps: Deps,
-  { tenantId, runId }: { tenantId: number; runId: bigint },
+  { tenantId, runId, due }: { tenantId: number; runId: bigint; due: string },
   signal: AbortSignal,
 ): Promise<void> {
   for (let afterId = 0n, isLast = false; !isLast; ) {
@@ -36,12 +35,14 @@ export async function cancelChildren(
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     if (signal.aborted) return;
   }
-  await deleteRunTimer(deps.db, { tenantId, runId, kind: TIMER_KINDS.CHILDREN });
+  // One whose parent was being moved may be left.
+  const [left] = await listStrayChildren(deps.db, { tenantId, runId, afterId: 0n, limit: 1 });
+  if (left === undefined) await endChildrenTimer(deps.db, { tenantId, runId, due });
 }
 
 async function cancelChild(deps: Deps, tenantId: number, parent: bigint, runId: bigint): Promise<void> {
   const { wakeups } = deps;
-  const outcome = await endRun(deps, { tenantId, runId, as: "CANCELLED", principal: `run/${parent}` });
+  const outcome = await endRun(deps, { tenantId, runId, as: "CANCELLED", principal: `run/${parent}`, onlyStray: true });
   if (outcome.kind !== "ended" || !outcome.moved) return;
   tellLost(wakeups, outcome.lost);
   for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);

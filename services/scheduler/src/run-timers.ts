@@ -16,8 +16,8 @@ export function createRunTimers(deps: { db: Db; definitions: DefinitionCache; wa
   const { db, wakeups } = deps;
 
   async function fire(timer: DueTimer, signal: AbortSignal): Promise<void> {
-    const { tenant_id: tenantId, run_id: runId, kind } = timer;
-    if (kind === TIMER_KINDS.CHILDREN) return cancelChildren(deps, { tenantId, runId }, signal);
+    const { tenant_id: tenantId, run_id: runId, kind, due } = timer;
+    if (kind === TIMER_KINDS.CHILDREN) return cancelChildren(deps, { tenantId, runId, due }, signal);
     if (kind === TIMER_KINDS.START) {
       for (const route of await beginDueRun(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
     } else {

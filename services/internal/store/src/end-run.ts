@@ -13,10 +13,11 @@ import { deleteLeases, lockRunLeases } from "./lock-leases.ts";
 import { insertEvents } from "./outbox-write.ts";
 import { PLACES, sweepRun } from "./places.ts";
 import { freeRunSlot } from "./run-slots.ts";
-import { deleteRunTimers, insertChildrenTimer } from "./run-timers.ts";
-import { changeRun, type LockedRun, listStrayChildren, lockRun } from "./runs.ts";
+import { deleteRunTimers } from "./run-timers.ts";
+import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import type { LeaseLost } from "./settle-run.ts";
 import { freeRunSlots } from "./slots.ts";
+import { haveChildrenFollow, holdStray } from "./stray-children.ts";
 import { listTaskStates } from "./task-states.ts";
 import { endTasks } from "./tasks.ts";
 import { NOTHING_PLACED } from "./wake-tasks.ts";
@@ -32,6 +33,8 @@ export interface EndRun {
   readonly as: "CANCELLED" | "TIMED_OUT";
   readonly principal: string;
   readonly origin?: string | undefined;
+  /** Only as a child that nobody will ask for: one whose parent was opened again stays. */
+  readonly onlyStray?: boolean | undefined;
 }
 
 export type EndRunOutcome =
@@ -60,6 +63,9 @@ export function endRun({ db, definitions }: Deps, p: EndRun): Promise<EndRunOutc
     const state = STATE_NAMES[run.state - 1]!;
     if (isTerminalRun(state)) await deleteRunTimers(tx, { tenantId, runId });
     if (isTerminalRun(state)) return { kind: "ended", state, lost: [], wokenRoutes: new Set(), moved: false };
+    if (p.onlyStray && !(await isStray(tx, p, run))) {
+      return { kind: "ended", state, lost: [], wokenRoutes: new Set(), moved: false };
+    }
     for (const place of PLACES) await sweepRun(tx, { place, tenantId, runId });
     const leases = await lockRunLeases(tx, { tenantId, runId });
     await deleteLeases(tx, { tenantId, taskIds: leases.map((lease) => lease.task_id) });
@@ -86,12 +92,15 @@ export function endRun({ db, definitions }: Deps, p: EndRun): Promise<EndRunOutc
       await insertAudit(tx, { ...p, action: "run.cancel", target: `run/${runId}`, result: "cancelled" });
     }
     // A child start in flight held a lease that was waited for: it is seen here.
-    const children = await listStrayChildren(tx, { tenantId, runId, afterId: 0n, limit: 1 });
-    if (children.length > 0) await insertChildrenTimer(tx, { tenantId, runId });
+    await haveChildrenFollow(tx, { tenantId, runId });
     const wokenRoutes = await passOn(tx, definitions, p, run);
     const lost = leases.map((lease) => ({ sessionId: lease.session_id, taskId: lease.task_id, fence: lease.fence }));
     return { kind: "ended", state: p.as, lost, wokenRoutes, moved: true };
   });
+}
+
+async function isStray(tx: Db, { tenantId, runId }: EndRun, { parent_task_id: parentTaskId }: LockedRun) {
+  return parentTaskId !== null && holdStray(tx, { tenantId, runId, parentTaskId });
 }
 
 /** The parent hears of the end, and the run's slots go to who waits for them. */

@@ -250,13 +250,17 @@ export const CHECKS: readonly Check[] = [
     broken: `SELECT 'run ' || run_id FROM signal GROUP BY tenant_id, run_id HAVING count(*) > ${MAX_SIGNALS}`,
   }),
   check({
-    check: "the children of a cancelled run follow it",
+    check: "the children of a task or run that ended without success follow it",
     advice: "Look whether a scheduler runs: it cancels them within a second. Else cancel these runs.",
     broken: `
     SELECT 'run ' || child.id FROM run AS child
     JOIN run AS parent ON parent.tenant_id = child.tenant_id AND parent.id = child.parent_run_id
     WHERE child.parent_run_id IS NOT NULL AND child.state IN (1, 2, 3) AND NOT child.detached
-      AND parent.state IN (6, 7) AND NOT EXISTS (
+      AND (parent.state IN (6, 7) OR EXISTS (
+        SELECT FROM task
+        WHERE task.tenant_id = child.tenant_id AND task.id = child.parent_task_id AND task.state <> 0
+      ))
+      AND NOT EXISTS (
         SELECT FROM run_timer
         WHERE run_timer.tenant_id = parent.tenant_id AND run_timer.run_id = parent.id AND run_timer.kind = 3)`,
   }),

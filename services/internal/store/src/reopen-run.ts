@@ -19,9 +19,9 @@ import { placeTasks } from "./place-tasks.ts";
 import { insertScheduled } from "./places.ts";
 import { listReopened, type ReopenedTask } from "./reopened-tasks.ts";
 import { hasRequest, noteRequest } from "./requests.ts";
-import { insertChildrenTimer } from "./run-timers.ts";
 import { type LockedRun, lockRun, reopenRunRow } from "./runs.ts";
 import { deleteSteps, renewEndedChildren } from "./steps.ts";
+import { haveChildrenFollow } from "./stray-children.ts";
 import { listTaskStates } from "./task-states.ts";
 import { reopenTasks } from "./tasks.ts";
 
@@ -86,7 +86,7 @@ export function reopenRun(
     if (!p.fresh) await renewEndedChildren(tx, { tenantId, taskIds });
     else if ((await deleteSteps(tx, { tenantId, taskIds })).length > 0) {
       // Children that only the record knew do not go on.
-      await insertChildrenTimer(tx, { tenantId, runId });
+      await haveChildrenFollow(tx, { tenantId, runId });
     }
     for (const ordinal of reopening.ready) states[ordinal] = TASK_STATES.READY;
     for (const { ordinal } of reopening.blocked) states[ordinal] = TASK_STATES.BLOCKED;

@@ -1,12 +1,14 @@
 import type { Db } from "./db.ts";
 
-/** What a timer of a run is for. CHILDREN: it was cancelled, or ran out of time, and its children follow. */
+/** What a timer of a run is for. CHILDREN: what it left behind follows it (stray-children.ts). */
 export const TIMER_KINDS = { START: 1, DEADLINE: 2, CHILDREN: 3 } as const;
 
 export interface DueTimer {
   tenant_id: number;
   run_id: bigint;
   kind: number;
+  /** When it was due, exactly, by which it is told from one that was set since. */
+  due: string;
 }
 
 /** Timers that are due, of every tenant. They are deleted by the move that they cause, under the run's lock. */
@@ -14,7 +16,7 @@ export const listDueTimers = (db: Db, p: { limit: number }) =>
   db.rows<DueTimer>(
     "list_due_timers",
     `
-  SELECT tenant_id, run_id, kind FROM run_timer
+  SELECT tenant_id, run_id, kind, due_at::text AS due FROM run_timer
   WHERE due_at <= clock_timestamp()
   ORDER BY due_at
   LIMIT $1`,
@@ -37,16 +39,5 @@ export const deleteRunTimers = (db: Db, p: { tenantId: number; runId: bigint }) 
     `
   DELETE FROM run_timer
   WHERE tenant_id = $1 AND run_id = $2 AND kind <> ${TIMER_KINDS.CHILDREN}`,
-    [p.tenantId, p.runId],
-  );
-
-/** Has the children of a run follow it, at once. */
-export const insertChildrenTimer = (db: Db, p: { tenantId: number; runId: bigint }) =>
-  db.rows(
-    "insert_children_timer",
-    `
-  INSERT INTO run_timer (tenant_id, run_id, kind, due_at)
-  VALUES ($1, $2, ${TIMER_KINDS.CHILDREN}, clock_timestamp())
-  ON CONFLICT DO NOTHING`,
     [p.tenantId, p.runId],
   );

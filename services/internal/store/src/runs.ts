@@ -186,28 +186,6 @@ export const setParent = (db: Db, p: { tenantId: number; runId: bigint; parentTa
     [p.tenantId, p.runId, p.parentTaskId, p.detached],
   );
 
-/**
- * Child runs that nobody waits for any more, by id: their parent was cancelled or timed out, or its handler's record of
- * them was forgotten.
- */
-export const listStrayChildren = (db: Db, p: { tenantId: number; runId: bigint; afterId: bigint; limit: number }) =>
-  db.rows<{ id: bigint }>(
-    "list_stray_children",
-    `
-  SELECT child.id
-  FROM run AS child
-  JOIN run AS parent ON parent.tenant_id = child.tenant_id AND parent.id = child.parent_run_id
-  WHERE child.tenant_id = $1 AND child.parent_run_id = $2 AND child.id > $3
-    AND child.state IN (1, 2, 3) AND NOT child.detached
-    AND (parent.state IN (6, 7) OR NOT EXISTS (
-      SELECT FROM step
-      WHERE step.tenant_id = $1 AND step.task_id = child.parent_task_id AND step.child_run_id = child.id
-    ))
-  ORDER BY child.id
-  LIMIT $4`,
-    [p.tenantId, p.runId, p.afterId, p.limit],
-  );
-
 /** What a move changes on the run's row. Counters are added to; `failure` is kept once it is set. */
 export interface RunChange {
   readonly state: number;

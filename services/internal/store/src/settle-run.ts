@@ -17,6 +17,7 @@ import { insertHeld, insertReady, insertScheduled, type PlacedTask } from "./pla
 import { freeRunSlot } from "./run-slots.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { freeSlots } from "./slots.ts";
+import { haveChildrenFollow } from "./stray-children.ts";
 import { endTasks } from "./tasks.ts";
 import { unfold } from "./unfold.ts";
 import { NOTHING_PLACED, type Placed } from "./wake-tasks.ts";
@@ -255,6 +256,8 @@ class Settling {
       dead: this.#dead,
       attempts: this.#attempts,
     });
+    // A handler that ended for good may have left children behind.
+    if (this.#dead.length > 0) await haveChildrenFollow(tx, { tenantId, runId });
     const skipped = graph.skipped.map((ordinal) => ({
       sequence: ++this.#sequence,
       type: EVENT_TYPES.TASK_SKIPPED,

@@ -1097,7 +1097,7 @@ export declare type StartChildRunRequest = Message<"runmesh.run.v1.StartChildRun
   start?: StartRunRequest | undefined;
 
   /**
-   * It goes on when the parent is cancelled or times out.
+   * It goes on when the task that started it ends without success, or its run is cancelled or times out.
    *
    * @generated from field: bool detached = 8;
    */
