@@ -161,6 +161,14 @@ const BREAKS: readonly Break[] = [
     of: "running",
     statement:
       "INSERT INTO slot (tenant_id, key, task_id) SELECT tenant_id, 'k:x', $1::bigint << 20 FROM run WHERE id = $1",
+    also: ["a limit's count agrees with its slots"],
+  },
+  {
+    check: "a limit's count agrees with its slots",
+    of: "running",
+    statement: `
+  INSERT INTO slot_count (tenant_id, key, used, waits)
+  SELECT tenant_id, 'k:x', 1, false FROM run WHERE id = $1`,
   },
   {
     check: "a run's slot is held by a run that has not ended",
@@ -168,6 +176,7 @@ const BREAKS: readonly Break[] = [
     statement: `
   INSERT INTO run_slot (tenant_id, key, run_id, slot_limit, active)
   SELECT tenant_id, 'w:x', id, 1, true FROM run WHERE id = $1`,
+    also: ["a limit's count agrees with its slots"],
   },
   {
     check: "a task that waits for a limit is admitted when there is room",
@@ -176,6 +185,15 @@ const BREAKS: readonly Break[] = [
   WITH moved AS (DELETE FROM ready WHERE ${OF_RUN} RETURNING tenant_id, ${PLACED})
   INSERT INTO held (tenant_id, ${PLACED}, reason, due_at, held_at, slot_limit, run_limit)
   SELECT tenant_id, ${PLACED}, 3, clock_timestamp(), clock_timestamp() - interval '2 minutes', 0, 5 FROM moved`,
+    also: ["a limit knows what waits for it"],
+  },
+  {
+    check: "a limit knows what waits for it",
+    of: "running",
+    statement: `
+  WITH moved AS (DELETE FROM ready WHERE ${OF_RUN} RETURNING tenant_id, ${PLACED})
+  INSERT INTO held (tenant_id, ${PLACED}, reason, due_at, slot_limit, run_limit)
+  SELECT tenant_id, ${PLACED}, 3, clock_timestamp(), 0, 5 FROM moved`,
   },
   {
     check: "a suspended task waits for something",

@@ -1,4 +1,5 @@
 import { completeLeases } from "@runmesh/store/complete-leases";
+import { completeLimited } from "@runmesh/store/complete-limited";
 import type { Db } from "@runmesh/store/db";
 import { listSessionLeases, renewLeases } from "@runmesh/store/leases";
 import { startupOptions } from "@runmesh/store/pool";
@@ -8,7 +9,7 @@ import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-const TABLES = /^(ready|lease|run|task|attempt)(_p\d+)?$/;
+const TABLES = /^(ready|lease|run|task|attempt|slot|slot_count|run_slot)(_p\d+)?$/;
 
 interface PlanNode {
   readonly "Node Type": string;
@@ -24,6 +25,13 @@ const complete = (hasDependents: boolean, mayWait: boolean) => (db: Db) => {
   const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents };
   return completeLeases(db, { tenantId: 1, completions: [completion], mayWait });
 };
+const completeWithLimits = (hasDependents: boolean, mayWait: boolean) => (db: Db) => {
+  const limits = { key: "k", slotLimit: 1, runLimit: 1 };
+  const dependents = hasDependents ? [{ taskId: 2n, routeId: 1, rank: 0, limits }] : [];
+  const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents };
+  const deps = { hot: db, definitions: undefined as never };
+  return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait });
+};
 const session = { tenantId: 1, sessionId: 1n };
 
 /** Every statement that runs as often as tasks do. */
@@ -34,6 +42,10 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete, waiting": complete(false, true),
   "complete with dependents": complete(true, false),
   "complete with dependents, waiting": complete(true, true),
+  "complete under limits": completeWithLimits(false, false),
+  "complete under limits, waiting": completeWithLimits(false, true),
+  "complete under limits with dependents": completeWithLimits(true, false),
+  "complete under limits with dependents, waiting": completeWithLimits(true, true),
   renew: (db) => renewLeases(db, { ...session, leases: [], leaseMs: 1 }),
   "list a session's leases": (db) => listSessionLeases(db, { ...session, youngMs: 1 }),
   release: (db) => releaseLeases(db, { ...session, leases: [] }),
@@ -154,6 +166,7 @@ async function textOf(send: (db: Db) => Promise<unknown>): Promise<string> {
     text = statement;
     throw new Error("taken");
   };
-  await send({ rows: take, one: take, find: take } as unknown as Db).catch(() => {});
+  const db = { rows: take, one: take, find: take, transaction: (work: (tx: unknown) => unknown) => work(db) };
+  await send(db as unknown as Db).catch(() => {});
   return text;
 }

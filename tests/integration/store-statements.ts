@@ -53,6 +53,7 @@ export const ACROSS_TENANTS = new Set([
   "schedules/readClock",
   "sessions/closeStaleSessions",
   "settings/keepSetting",
+  "slot-counts/removeIdleCounts",
   "slots/listWaitingKeys",
   "suspended/listDueSuspended",
   "tenants/findTenant",

@@ -247,7 +247,7 @@ const MAKES = new Set([
   "routes/internRoutes",
   "schedules/insertSchedule",
   "sessions/insertSession",
-  "slots/lockKeys",
+  "slot-counts/lockKeys",
   "start-limited-runs/startLimitedRuns",
   "start-runs/startRuns",
   "steps/recordSteps",

@@ -415,6 +415,15 @@ CREATE TABLE slot (
 );
 CREATE INDEX slot_task ON public.slot USING btree (task_id);
 
+CREATE TABLE slot_count (
+  tenant_id integer NOT NULL,
+  key text NOT NULL,
+  used integer NOT NULL,
+  waits boolean NOT NULL,
+  changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT slot_count_pkey PRIMARY KEY (tenant_id, key)
+) WITH (fillfactor=50);
+
 CREATE TABLE start_key (
   tenant_id integer NOT NULL,
   workflow_id integer NOT NULL,

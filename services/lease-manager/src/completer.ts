@@ -1,10 +1,14 @@
 import { MeshError } from "@runmesh/domain/errors";
 import type { Log } from "@runmesh/platform/log";
-import { type Completion, completeLeases } from "@runmesh/store/complete-leases";
-import type { Db } from "@runmesh/store/db";
+import type { Completion, CompletionOutcome } from "@runmesh/store/complete-leases";
 
-export interface CompleterOptions {
-  readonly hot: Db;
+export interface CompleterOptions<C extends Completion> {
+  /** The merged statement: distinct tasks of one tenant, in ascending order of their ids. */
+  readonly complete: (p: {
+    tenantId: number;
+    completions: readonly C[];
+    mayWait: boolean;
+  }) => Promise<CompletionOutcome>;
   readonly log: Log;
   /** Told after each statement: what to hint at. */
   readonly onCompleted: (done: {
@@ -14,8 +18,8 @@ export interface CompleterOptions {
   }) => void;
 }
 
-interface Waiting {
-  readonly completion: Completion;
+interface Waiting<C extends Completion> {
+  readonly completion: C;
   readonly resolve: (accepted: boolean) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -25,16 +29,16 @@ const MAX_BATCH = 1_000;
 const MAX_STATEMENTS = 2;
 
 /** Merges completions that arrive at once into one statement for each tenant. */
-export class Completer {
-  readonly #options: CompleterOptions;
-  readonly #tenants = new Map<number, { waiting: Waiting[]; running: number; isScheduled: boolean }>();
+export class Completer<C extends Completion> {
+  readonly #options: CompleterOptions<C>;
+  readonly #tenants = new Map<number, { waiting: Waiting<C>[]; running: number; isScheduled: boolean }>();
 
-  constructor(options: CompleterOptions) {
+  constructor(options: CompleterOptions<C>) {
     this.#options = options;
   }
 
   /** Whether the completion counted. One that did not may still count: a paused run, or a repetition. */
-  complete(tenantId: number, completion: Completion): Promise<boolean> {
+  complete(tenantId: number, completion: C): Promise<boolean> {
     return new Promise((resolve, reject) => {
       let tenant = this.#tenants.get(tenantId);
       if (tenant === undefined) {
@@ -65,7 +69,7 @@ export class Completer {
     }
   }
 
-  async #run(tenantId: number, batch: readonly Waiting[]): Promise<void> {
+  async #run(tenantId: number, batch: readonly Waiting<C>[]): Promise<void> {
     try {
       const skipped = await this.#statement(tenantId, batch, false);
       if (skipped.length > 0) await this.#afterSkip(tenantId, skipped);
@@ -75,7 +79,7 @@ export class Completer {
   }
 
   /** Items whose run another move holds go by themselves, run for run, so that one slow move holds up nobody else. */
-  async #afterSkip(tenantId: number, skipped: readonly Waiting[]): Promise<void> {
+  async #afterSkip(tenantId: number, skipped: readonly Waiting<C>[]): Promise<void> {
     const runs = Map.groupBy(skipped, ({ completion }) => completion.taskId >> 20n);
     await Promise.all(
       [...runs.values()].map(async (items) => {
@@ -89,11 +93,11 @@ export class Completer {
   }
 
   /** Runs one statement, resolves what counted and answers the rest. */
-  async #statement(tenantId: number, batch: readonly Waiting[], mayWait: boolean): Promise<Waiting[]> {
+  async #statement(tenantId: number, batch: readonly Waiting<C>[], mayWait: boolean): Promise<Waiting<C>[]> {
     const completions = batch.map((item) => item.completion);
-    const outcome = await completeLeases(this.#options.hot, { tenantId, completions, mayWait });
+    const outcome = await this.#options.complete({ tenantId, completions, mayWait });
     const runIds = new Set<bigint>();
-    const rest: Waiting[] = [];
+    const rest: Waiting<C>[] = [];
     for (const item of batch) {
       const { taskId } = item.completion;
       if (!outcome.accepted.has(taskId)) {
@@ -108,7 +112,7 @@ export class Completer {
   }
 
   /** A merged statement that fails is halved until the bad item stands alone; an outage is told to all. */
-  #halve(tenantId: number, batch: readonly Waiting[], error: unknown): void {
+  #halve(tenantId: number, batch: readonly Waiting<C>[], error: unknown): void {
     if (error instanceof MeshError || batch.length === 1) {
       for (const item of batch) item.reject(error);
       return;
@@ -121,9 +125,9 @@ export class Completer {
 }
 
 /** Takes up to 1,000 items of distinct tasks, ascending; twins of a task wait for the next batch. */
-function takeDistinct(waiting: Waiting[]): Waiting[] {
-  const batch = new Map<bigint, Waiting>();
-  const rest: Waiting[] = [];
+function takeDistinct<C extends Completion>(waiting: Waiting<C>[]): Waiting<C>[] {
+  const batch = new Map<bigint, Waiting<C>>();
+  const rest: Waiting<C>[] = [];
   for (const item of waiting) {
     const { taskId } = item.completion;
     if (batch.size < MAX_BATCH && !batch.has(taskId)) batch.set(taskId, item);

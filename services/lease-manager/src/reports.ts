@@ -4,7 +4,8 @@ import { MESH_ERROR_TYPES } from "@runmesh/domain/retry";
 import type { Log } from "@runmesh/platform/log";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import { appendLogs, type NewLogLine } from "@runmesh/store/attempt-logs";
-import type { Dependent } from "@runmesh/store/complete-leases";
+import { type Completion, completeLeases, type Dependent } from "@runmesh/store/complete-leases";
+import { completeLimited, type LimitedCompletion } from "@runmesh/store/complete-limited";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { explainLeases, type LeaseKey } from "@runmesh/store/leases";
@@ -14,7 +15,8 @@ import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
 import { type EndedLease, type LeaseError, settleRun } from "@runmesh/store/settle-run";
 import { forgetFailures } from "@runmesh/store/steps";
-import { Completer } from "./completer.ts";
+import { Completer, type CompleterOptions } from "./completer.ts";
+import { RunLimits } from "./run-limits.ts";
 import type { Session } from "./sessions.ts";
 
 export interface ReportsOptions {
@@ -47,21 +49,23 @@ const MAX_SETTLING = 4;
 /** What workers say of the ends of their leases (G1). */
 export class Reports {
   readonly #options: ReportsOptions;
-  readonly #completer: Completer;
+  readonly #completer: Completer<Completion>;
+  /** Of runs that have to do with limits. */
+  readonly #limitedCompleter: Completer<LimitedCompletion>;
+  readonly #runLimits: RunLimits;
 
   constructor(options: ReportsOptions) {
     this.#options = options;
     const { hot, log, wakeups } = options;
-    this.#completer = new Completer({
-      hot,
-      log,
-      onCompleted: ({ runIds, endedRuns, wokenRoutes }) => {
-        for (const route of wokenRoutes) wakeups.notify(`ready:${route}`);
-        for (const runId of runIds) wakeups.notify(`run:${runId}`);
-        for (const runId of endedRuns) wakeups.notify(`ended:${runId}`);
-        wakeups.notify("outbox");
-      },
-    });
+    const onCompleted: CompleterOptions<Completion>["onCompleted"] = ({ runIds, endedRuns, wokenRoutes }) => {
+      for (const route of wokenRoutes) wakeups.notify(`ready:${route}`);
+      for (const runId of runIds) wakeups.notify(`run:${runId}`);
+      for (const runId of endedRuns) wakeups.notify(`ended:${runId}`);
+      wakeups.notify("outbox");
+    };
+    this.#completer = new Completer({ complete: (p) => completeLeases(hot, p), log, onCompleted });
+    this.#limitedCompleter = new Completer({ complete: (p) => completeLimited(options, p), log, onCompleted });
+    this.#runLimits = new RunLimits(hot);
   }
 
   async complete(session: Session, items: readonly CompletedItem[]): Promise<ItemOutcome[]> {
@@ -110,13 +114,23 @@ export class Reports {
     if (loaded === undefined) return false;
     const { tenantId, id: sessionId } = session;
     const { taskId, fence, output } = item;
-    if (loaded.plan.isFastPath(ordinalOf(taskId)) && !isLimited(loaded)) {
-      const completion = { taskId, fence, sessionId, output, dependents: listDependents(loaded, taskId) };
-      const accepted = await this.#completer.complete(tenantId, completion);
-      if (accepted) session.held.delete(taskId);
-      return accepted;
+    if (!loaded.plan.isFastPath(ordinalOf(taskId))) {
+      return (await this.#settle(session, [{ taskId, fence, outcome: "SUCCEEDED", output }])).has(taskId);
     }
-    return (await this.#settle(session, [{ taskId, fence, outcome: "SUCCEEDED", output }])).has(taskId);
+    const dependents = listDependents(loaded, taskId);
+    const completion = { taskId, fence, sessionId, output, dependents };
+    const accepted = await (isLimited(loaded)
+      ? this.#completeLimited(tenantId, loaded, completion)
+      : this.#completer.complete(tenantId, completion));
+    if (accepted) session.held.delete(taskId);
+    return accepted;
+  }
+
+  async #completeLimited(tenantId: number, loaded: LoadedDefinition, completion: Completion): Promise<boolean> {
+    const taskIds = completion.dependents.map((dependent) => dependent.taskId);
+    const limits = await this.#runLimits.of(tenantId, loaded, taskIds);
+    const dependents = completion.dependents.map((dependent, i) => ({ ...dependent, limits: limits[i]! }));
+    return this.#limitedCompleter.complete(tenantId, { ...completion, dependents });
   }
 
   /** Ends leases run by run, under each run's lock. */

@@ -11,16 +11,22 @@ import { placeTasks } from "@runmesh/store/place-tasks";
 import { listDueLimited, takeDueLimited } from "@runmesh/store/places";
 import { listWaitingRunKeys } from "@runmesh/store/run-slots";
 import { findRunDefinitions } from "@runmesh/store/runs";
+import { removeIdleCounts } from "@runmesh/store/slot-counts";
 import { listWaitingKeys } from "@runmesh/store/slots";
 
 const BATCH = 200;
+/** Rows of keys that nobody uses are looked for so often, and removed so many at a time. */
+const IDLE_LOOK_MS = 60_000;
+const IDLE_BATCH = 1_000;
 
 /**
  * Brings due tasks before their limits, and comes back to what an admission had to pass over because another held a
- * lock. A slot that is freed is passed on in the transaction that frees it: this is the net below it.
+ * lock. A slot that is freed is passed on in the transaction that frees it: this is the net below it. It also forgets the
+ * counts of limits that nobody uses any more.
  */
 export function createAdmission(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
   const { db, definitions, wakeups } = deps;
+  let lookedForIdleAt = Number.NEGATIVE_INFINITY;
 
   async function placeDue(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<ReadonlySet<number>> {
     const [run] = await findRunDefinitions(db, { tenantId, runIds: [runId] });
@@ -64,6 +70,10 @@ export function createAdmission(deps: { db: Db; definitions: DefinitionCache; wa
         if (signal.aborted) return { again: false };
         wake(await db.transaction((tx) => admitRuns(tx, definitions, { tenantId, keys: [key] })));
         wakeups.notify("outbox");
+      }
+      if (performance.now() - lookedForIdleAt >= IDLE_LOOK_MS) {
+        const removed = await removeIdleCounts(db, { limit: IDLE_BATCH });
+        if (removed < IDLE_BATCH) lookedForIdleAt = performance.now();
       }
       return { again: due.length === BATCH };
     },

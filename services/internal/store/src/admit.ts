@@ -1,22 +1,18 @@
 import { runIdOf } from "@runmesh/domain/ids";
 import type { Db } from "./db.ts";
 import { runSlotKey, slotKey } from "./limits.ts";
-import {
-  admitTasks,
-  type Candidate,
-  countSlots,
-  listCandidates,
-  listRunCandidates,
-  lockKeys,
-  setHeldReason,
-} from "./slots.ts";
+import { lockKeys, recountSlots } from "./slot-counts.ts";
+import { admitTasks, type Candidate, countSlots, listCandidates, listRunCandidates, setHeldReason } from "./slots.ts";
 
-/** Held tasks looked at for one key at a time. */
+/** Held tasks looked at for one key, and for all keys of one admission. */
 const MAX_CANDIDATES = 200;
+const MAX_CANDIDATES_IN_ALL = 5_000;
+const MIN_CANDIDATES = 10;
 
 /**
  * Admits held tasks for which there is a slot, best first, in the transaction that freed it or placed them. Invariants:
- *   1. Slots of a key are counted and taken under the key's lock, so there are never more than its limit.
+ *   1. Slots of a key are counted and taken under the lock of its row, so there are never more than its limit, and the
+ *      row is set right before the transaction ends (slot-counts.ts).
  *   2. Keys are the last locks of a transaction and are taken in one order; a second key that a candidate needs is only
  *      tried, and a held row only taken when nobody holds it (SKIP LOCKED): admission waits for nobody further.
  *   3. What was passed over because of 2 is admitted by the next that frees a slot, or by the scheduler's loop.
@@ -29,26 +25,32 @@ export async function admit(tx: Db, p: { tenantId: number; keys: Iterable<string
   if (keys.length === 0) return routes;
   const locked = new Set(await lockKeys(tx, { tenantId, keys, mayWait: true }));
   const used = await countSlots(tx, { tenantId, keys });
-  for (const key of keys) {
-    const candidates = await findCandidates(tx, tenantId, key);
-    await lockOthers(tx, tenantId, candidates, locked, used);
-    const { admitted, refused } = choose(candidates, locked, used);
-    if (admitted.length > 0) {
-      const slots = admitted.flatMap((task) =>
-        keysOf(task).map(({ key: slot }) => ({ key: slot, taskId: task.task_id })),
-      );
-      const taskIds = admitted.map((task) => task.task_id);
-      for (const row of await admitTasks(tx, { tenantId, taskIds, slots })) routes.add(row.route_id);
-    }
-    for (const [reason, taskIds] of refused) await setHeldReason(tx, { tenantId, taskIds, reason });
+  const candidates = await findCandidates(tx, tenantId, keys);
+  await lockOthers(tx, tenantId, candidates, locked, used);
+  const { admitted, refused } = choose(candidates, locked, used);
+  if (admitted.length > 0) {
+    const slots = admitted.flatMap((task) =>
+      keysOf(task).map(({ key: slot }) => ({ key: slot, taskId: task.task_id })),
+    );
+    const taskIds = admitted.map((task) => task.task_id);
+    for (const row of await admitTasks(tx, { tenantId, taskIds, slots })) routes.add(row.route_id);
   }
+  for (const [reason, taskIds] of refused) await setHeldReason(tx, { tenantId, taskIds, reason });
+  await recountSlots(tx, { tenantId, keys: [...locked] });
   return routes;
 }
 
-const findCandidates = (tx: Db, tenantId: number, key: string): Promise<Candidate[]> =>
-  key.startsWith("k:")
-    ? listCandidates(tx, { tenantId, key: key.slice(2), limit: MAX_CANDIDATES })
-    : listRunCandidates(tx, { tenantId, runId: BigInt(key.slice(2)), limit: MAX_CANDIDATES });
+/** Each once, though it may wait for two of the keys. */
+async function findCandidates(tx: Db, tenantId: number, keys: readonly string[]): Promise<Candidate[]> {
+  const limit = Math.max(MIN_CANDIDATES, Math.min(MAX_CANDIDATES, Math.ceil(MAX_CANDIDATES_IN_ALL / keys.length)));
+  const named = keys.filter((key) => key.startsWith("k:")).map((key) => key.slice(2));
+  const runIds = keys.filter((key) => key.startsWith("r:")).map((key) => BigInt(key.slice(2)));
+  const found = [
+    ...(named.length === 0 ? [] : await listCandidates(tx, { tenantId, keys: named, limit })),
+    ...(runIds.length === 0 ? [] : await listRunCandidates(tx, { tenantId, runIds, limit })),
+  ];
+  return [...new Map(found.map((task) => [task.task_id, task])).values()];
+}
 
 /** The slots that a task needs, each with its limit. */
 function keysOf(task: Candidate): { key: string; most: number; reason: number }[] {

@@ -9,7 +9,7 @@ import { placeTasks } from "./place-tasks.ts";
 import { listRunSlots, setRunSlotActive } from "./run-slots.ts";
 import { deleteRunTimer, TIMER_KINDS } from "./run-timers.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
-import { lockKeys } from "./slots.ts";
+import { lockKeys, recountSlots } from "./slot-counts.ts";
 
 interface Deps {
   readonly db: Db;
@@ -49,7 +49,8 @@ export async function admitRuns(
   const { tenantId } = p;
   const routes = new Set<number>();
   if (p.keys.length === 0) return routes;
-  await lockKeys(tx, { tenantId, keys: p.keys.map((key) => `w:${key}`), mayWait: true });
+  const counts = p.keys.map((key) => `w:${key}`);
+  await lockKeys(tx, { tenantId, keys: counts, mayWait: true });
   for (const key of new Set(p.keys)) {
     const slots = await listRunSlots(tx, { tenantId, key, waiting: MAX_WAITING });
     let active = slots.filter((slot) => slot.active).length;
@@ -62,6 +63,7 @@ export async function admitRuns(
       active++;
     }
   }
+  await recountSlots(tx, { tenantId, keys: counts });
   return routes;
 }
 

@@ -35,12 +35,38 @@ export interface CompletionOutcome {
   readonly wokenRoutes: readonly number[];
 }
 
-/** Completes distinct tasks of one tenant, in ascending order of their ids. */
+/** Completes distinct tasks of one tenant, in ascending order of their ids. None of them has to do with limits. */
 export async function completeLeases(
   db: Db,
   p: { tenantId: number; completions: readonly Completion[]; mayWait: boolean },
 ): Promise<CompletionOutcome> {
-  const { completions } = p;
+  const { params, dependents } = packCompletions(p.tenantId, p.completions);
+  const hasDependents = dependents.length > 0;
+  const name = `complete_leases${hasDependents ? "_dependents" : ""}${p.mayWait ? "_wait" : ""}`;
+  const row = await db.one<OutcomeRow>(name, completeText(hasDependents, p.mayWait), params);
+  return readOutcome(row);
+}
+
+export interface OutcomeRow {
+  accepted: string | null;
+  ended_runs: string | null;
+  woken_routes: string | null;
+}
+
+export const readOutcome = (row: OutcomeRow): CompletionOutcome => ({
+  accepted: new Set(readIds(row.accepted)),
+  endedRuns: readIds(row.ended_runs),
+  wokenRoutes: readIds(row.woken_routes).map(Number),
+});
+
+export const readIds = (array: string | null): bigint[] =>
+  array === null || array === "{}" ? [] : array.slice(1, -1).split(",").map(BigInt);
+
+/** The statement's parameters, $1 to $11 and, where there are dependents, to $17; these, distinct and in ascending order. */
+export function packCompletions(
+  tenantId: number,
+  completions: readonly Completion[],
+): { params: unknown[]; dependents: readonly Dependent[] } {
   const runIds: bigint[] = [];
   const runIndex: number[] = [];
   for (const { taskId } of completions) {
@@ -49,9 +75,8 @@ export async function completeLeases(
     runIndex.push(runIds.length);
   }
   const outputs = packOutputs(completions);
-  const hasDependents = completions.some((completion) => completion.dependents.length > 0);
   const params: unknown[] = [
-    p.tenantId,
+    tenantId,
     int8Array(completions.map((completion) => completion.taskId)),
     int8Array(completions.map((completion) => completion.fence)),
     int8Array(completions.map((completion) => completion.sessionId)),
@@ -63,24 +88,11 @@ export async function completeLeases(
     runIds[0],
     runIds.at(-1),
   ];
-  if (hasDependents) params.push(...packDependents(completions));
-  const name = `complete_leases${hasDependents ? "_dependents" : ""}${p.mayWait ? "_wait" : ""}`;
-  const row = await db.one<OutcomeRow>(name, completeText(hasDependents, p.mayWait), params);
-  return {
-    accepted: new Set(readIds(row.accepted)),
-    endedRuns: readIds(row.ended_runs),
-    wokenRoutes: readIds(row.woken_routes).map(Number),
-  };
+  if (!completions.some((completion) => completion.dependents.length > 0)) return { params, dependents: [] };
+  const { arrays, dependents } = packDependents(completions);
+  params.push(...arrays);
+  return { params, dependents };
 }
-
-interface OutcomeRow {
-  accepted: string | null;
-  ended_runs: string | null;
-  woken_routes: string | null;
-}
-
-const readIds = (array: string | null): bigint[] =>
-  array === null || array === "{}" ? [] : array.slice(1, -1).split(",").map(BigInt);
 
 function packOutputs(completions: readonly Completion[]) {
   const offsets: number[] = [];
@@ -97,7 +109,7 @@ function packOutputs(completions: readonly Completion[]) {
   return { bytes: Buffer.concat(parts), offsets, sizes };
 }
 
-function packDependents(completions: readonly Completion[]): Buffer[] {
+function packDependents(completions: readonly Completion[]) {
   const starts: number[] = [];
   const ends: number[] = [];
   const flat: bigint[] = [];
@@ -110,15 +122,22 @@ function packDependents(completions: readonly Completion[]): Buffer[] {
     }
     ends.push(flat.length);
   }
-  const sorted = [...distinct.values()].sort((a, b) => (a.taskId < b.taskId ? -1 : 1));
-  return [
+  const dependents = [...distinct.values()].sort((a, b) => (a.taskId < b.taskId ? -1 : 1));
+  const arrays = [
     int4Array(starts),
     int4Array(ends),
     int8Array(flat),
-    int8Array(sorted.map((dependent) => dependent.taskId)),
-    int4Array(sorted.map((dependent) => dependent.routeId)),
-    int2Array(sorted.map((dependent) => dependent.rank)),
+    int8Array(dependents.map((dependent) => dependent.taskId)),
+    int4Array(dependents.map((dependent) => dependent.routeId)),
+    int2Array(dependents.map((dependent) => dependent.rank)),
   ];
+  return { arrays, dependents };
+}
+
+interface Completing {
+  readonly mayWait: boolean;
+  readonly placing: string;
+  readonly answers: string;
 }
 
 const texts = new Map<string, string>();
@@ -127,14 +146,51 @@ function completeText(hasDependents: boolean, mayWait: boolean): string {
   const key = `${hasDependents}/${mayWait}`;
   let text = texts.get(key);
   if (text === undefined) {
-    text = writeText(hasDependents, mayWait);
+    text = writeCompletion({
+      mayWait,
+      placing: hasDependents ? `${UNBLOCK}, woken AS (${READY_UNBLOCKED}),` : "",
+      answers: hasDependents ? WOKEN_ROUTES : "NULL::text AS woken_routes",
+    });
     texts.set(key, text);
   }
   return text;
 }
 
-/** `place` is an item's place in the arrays, found by binary search of its task id. */
-const writeText = (hasDependents: boolean, mayWait: boolean): string => `
+export const WOKEN_ROUTES = "(SELECT array_agg(DISTINCT route_id) FROM woken)::text AS woken_routes";
+
+/** Counts the dependents of `done` down. */
+export const UNBLOCK = `
+  freed AS MATERIALIZED (
+    SELECT array_agg(task_id ORDER BY task_id) AS task_ids, array_agg(n ORDER BY task_id) AS counts
+    FROM (
+      SELECT task_id, count(*)::int AS n
+      FROM (
+        SELECT ($14::bigint[])[g.at] AS task_id
+        FROM done, generate_series(($12::int[])[done.place], ($13::int[])[done.place]) AS g (at)
+      ) AS named
+      GROUP BY task_id
+    ) AS summed
+  ), unblocked AS (
+    UPDATE task
+    SET pending = pending - ((SELECT counts FROM freed))[width_bucket(id, (SELECT task_ids FROM freed))]
+    WHERE tenant_id = $1 AND id = ANY ((SELECT task_ids FROM freed)::bigint[])
+      AND id >= $10::bigint << 20 AND id < ($11::bigint + 1) << 20
+    RETURNING id, pending, state
+  )`;
+
+const READY_UNBLOCKED = `
+    INSERT INTO ready (tenant_id, task_id, route_id, rank, attempt, failures, losses, ready_at)
+    SELECT $1, id, ($16::int[])[width_bucket(id, $15::bigint[])], ($17::smallint[])[width_bucket(id, $15::bigint[])],
+      0, 0, 0, clock_timestamp()
+    FROM unblocked
+    WHERE pending = 0 AND state = 0
+    RETURNING route_id`;
+
+/**
+ * The statement. `placing` are CTEs that follow from `done`, the items that count; `answers` are columns that tell of
+ * them. `place` is an item's place in the arrays, found by binary search of its task id.
+ */
+export const writeCompletion = ({ mayWait, placing, answers }: Completing): string => `
   WITH locked AS MATERIALIZED (
     SELECT coalesce(run.sequence, -1) AS sequence, coalesce(run.open_count, -1) AS open_count,
       coalesce(run.failing_count, 0) AS failing_count, coalesce(run.definition_id, 0) AS definition_id
@@ -182,35 +238,7 @@ const writeText = (hasDependents: boolean, mayWait: boolean): string => `
       CASE WHEN ($9::int[])[place] >= 0 THEN substring($7::bytea FROM ($8::int[])[place] FOR ($9::int[])[place]) END,
       progress
     FROM done
-  ),${
-    hasDependents
-      ? `
-  freed AS MATERIALIZED (
-    SELECT array_agg(task_id ORDER BY task_id) AS task_ids, array_agg(n ORDER BY task_id) AS counts
-    FROM (
-      SELECT task_id, count(*)::int AS n
-      FROM (
-        SELECT ($14::bigint[])[g.at] AS task_id
-        FROM done, generate_series(($12::int[])[done.place], ($13::int[])[done.place]) AS g (at)
-      ) AS named
-      GROUP BY task_id
-    ) AS summed
-  ), unblocked AS (
-    UPDATE task
-    SET pending = pending - ((SELECT counts FROM freed))[width_bucket(id, (SELECT task_ids FROM freed))]
-    WHERE tenant_id = $1 AND id = ANY ((SELECT task_ids FROM freed)::bigint[])
-      AND id >= $10::bigint << 20 AND id < ($11::bigint + 1) << 20
-    RETURNING id, pending, state
-  ), woken AS (
-    INSERT INTO ready (tenant_id, task_id, route_id, rank, attempt, failures, losses, ready_at)
-    SELECT $1, id, ($16::int[])[width_bucket(id, $15::bigint[])], ($17::smallint[])[width_bucket(id, $15::bigint[])],
-      0, 0, 0, clock_timestamp()
-    FROM unblocked
-    WHERE pending = 0 AND state = 0
-    RETURNING route_id
-  ),`
-      : ""
-  } moved AS (
+  ),${placing} moved AS (
     UPDATE run
     SET open_count = open_count - ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))],
       sequence = sequence + ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))]
@@ -242,5 +270,5 @@ const writeText = (hasDependents: boolean, mayWait: boolean): string => `
   )
   SELECT array_agg(task_id)::text AS accepted,
     (array_agg(run_id) FILTER (WHERE rank_in_run = done_count AND open_count = done_count))::text AS ended_runs,
-    ${hasDependents ? "(SELECT array_agg(DISTINCT route_id) FROM woken)::text" : "NULL::text"} AS woken_routes
+    ${answers}
   FROM done`;

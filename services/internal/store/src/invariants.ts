@@ -161,6 +161,30 @@ export const CHECKS: readonly Check[] = [
       AND NOT EXISTS (SELECT FROM lease WHERE lease.tenant_id = slot.tenant_id AND lease.task_id = slot.task_id)`,
   }),
   check({
+    check: "a limit's count agrees with its slots",
+    advice: "Report it: a limit lets in too many, or too few.",
+    broken: `
+    SELECT 'limit ' || key FROM (
+      SELECT tenant_id, key, used FROM slot_count
+      UNION ALL SELECT tenant_id, key, -1 FROM slot
+      UNION ALL SELECT tenant_id, 'w:' || key, -1 FROM run_slot WHERE active
+    ) AS entry
+    GROUP BY tenant_id, key HAVING sum(used) <> 0`,
+  }),
+  check({
+    check: "a limit knows what waits for it",
+    advice: "Look whether a scheduler runs: its admission passes free slots on that nobody else will.",
+    broken: `
+    SELECT DISTINCT 'limit ' || waiting.key FROM (
+      SELECT tenant_id, 'k:' || concurrency_key AS key FROM held WHERE reason IN (2, 3) AND slot_limit > 0
+      UNION ALL SELECT tenant_id, 'r:' || (task_id >> 20) FROM held WHERE reason IN (2, 3) AND run_limit > 0
+      UNION ALL SELECT tenant_id, 'w:' || key FROM run_slot WHERE NOT active
+    ) AS waiting
+    WHERE NOT EXISTS (
+      SELECT FROM slot_count
+      WHERE slot_count.tenant_id = waiting.tenant_id AND slot_count.key = waiting.key AND slot_count.waits)`,
+  }),
+  check({
     check: "a run's slot is held by a run that has not ended",
     advice: "Report it: the slot will never be free again.",
     broken: `

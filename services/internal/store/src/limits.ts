@@ -25,6 +25,22 @@ export const isLimited = ({ definition }: LoadedDefinition): boolean =>
 export const isTaskLimited = ({ definition }: LoadedDefinition, taskId: bigint): boolean =>
   definition.maxParallel > 0 || definition.tasks[ordinalOf(taskId)]!.concurrency !== undefined;
 
+/** Whether a task's limits are known only with its run's input. */
+export const needsInput = ({ definition }: LoadedDefinition, taskId: bigint): boolean => {
+  const { concurrency } = definition.tasks[ordinalOf(taskId)]!;
+  return concurrency !== undefined && mayHoldReferences(concurrency.key);
+};
+
+/** The limits of a task. `input` is JSON text; `undefined` where the run has none, or none is needed. */
+export function limitsOf({ definition }: LoadedDefinition, taskId: bigint, input?: string): TaskLimits {
+  const { concurrency } = definition.tasks[ordinalOf(taskId)]!;
+  return {
+    key: concurrency && resolveKey(concurrency.key, input),
+    slotLimit: concurrency?.limit ?? 0,
+    runLimit: definition.maxParallel,
+  };
+}
+
 /**
  * The limits of tasks of one run. A key that refers to what the input does not have shares the limit of all that lack
  * it, under its own text: the task is run, and no limit is passed by.
@@ -35,14 +51,10 @@ export async function readLimits(
   loaded: LoadedDefinition,
   taskIds: readonly bigint[],
 ): Promise<TaskLimits[]> {
-  const concurrencies = taskIds.map((taskId) => loaded.definition.tasks[ordinalOf(taskId)]!.concurrency);
-  const needsInput = concurrencies.some((concurrency) => concurrency && mayHoldReferences(concurrency.key));
-  const input = needsInput ? await readInput(db, tenantId, runIdOf(taskIds[0]!)) : undefined;
-  return concurrencies.map((concurrency) => ({
-    key: concurrency && resolveKey(concurrency.key, input),
-    slotLimit: concurrency?.limit ?? 0,
-    runLimit: loaded.definition.maxParallel,
-  }));
+  const input = taskIds.some((taskId) => needsInput(loaded, taskId))
+    ? await readInput(db, tenantId, runIdOf(taskIds[0]!))
+    : undefined;
+  return taskIds.map((taskId) => limitsOf(loaded, taskId, input));
 }
 
 export async function readInput(db: Db, tenantId: number, runId: bigint): Promise<string | undefined> {

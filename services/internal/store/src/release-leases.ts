@@ -2,6 +2,7 @@ import { ATTEMPT_OUTCOMES } from "@runmesh/domain/states";
 import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 import type { LeaseKey } from "./leases.ts";
+import { settleSlots } from "./slot-counts.ts";
 
 /**
  * Gives leases of a session back without burning an attempt, whether or not they have expired: ahead of the backlog of
@@ -58,7 +59,8 @@ const RELEASE_LEASES = `
   ), freed AS (
     DELETE FROM slot
     WHERE tenant_id + 0 = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM ended WHERE is_paused))
-  ), waiting AS (
+    RETURNING key
+  ),${settleSlots("SELECT key, 1, NULL::bigint, NULL::int FROM freed")}, waiting AS (
     INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited)
     SELECT $1, ${TASK_COLUMNS}, 1, clock_timestamp(),
       EXISTS (SELECT FROM slot WHERE slot.tenant_id + 0 = $1 AND slot.task_id = ended.task_id)

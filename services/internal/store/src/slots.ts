@@ -69,29 +69,6 @@ export const freeUnleasedSlots = async (db: Db, p: { tenantId: number; runId: bi
   return rows.map((row) => row.key);
 };
 
-/**
- * Locks keys until the end of the transaction, in the order of their hashes, so that whoever counts slots counts alone.
- * `mayWait` false answers which could be had at once. It is the last lock of a transaction (lock order).
- */
-export const lockKeys = async (
-  db: Db,
-  p: { tenantId: number; keys: readonly string[]; mayWait: boolean },
-): Promise<string[]> => {
-  const rows = await db.rows<{ key: string; locked: boolean }>(
-    p.mayWait ? "lock_keys" : "try_lock_keys",
-    p.mayWait
-      ? `
-  SELECT key, true AS locked, pg_advisory_xact_lock(hash)
-  FROM (
-    SELECT key, hashtextextended(key, $1) AS hash FROM unnest($2::text[]) AS key ORDER BY 2 OFFSET 0
-  ) AS named`
-      : `
-  SELECT key, pg_try_advisory_xact_lock(hashtextextended(key, $1)) AS locked FROM unnest($2::text[]) AS key`,
-    [p.tenantId, p.keys],
-  );
-  return rows.filter((row) => row.locked).map((row) => row.key);
-};
-
 export const countSlots = async (
   db: Db,
   p: { tenantId: number; keys: readonly string[] },
@@ -115,29 +92,43 @@ export interface Candidate {
   run_limit: number;
 }
 
-/** Held tasks that wait for a key, the best first; rows that a sweep or another admission holds are passed over. */
-export const listCandidates = (db: Db, p: { tenantId: number; key: string; limit: number }) =>
+/**
+ * Held tasks that wait for any of some keys, of each the best first; rows that a sweep or another admission holds are
+ * passed over. A task that waits for two of them comes twice.
+ */
+export const listCandidates = (db: Db, p: { tenantId: number; keys: readonly string[]; limit: number }) =>
   db.rows<Candidate>(
     "list_candidates",
     `
-  SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
-  WHERE tenant_id = $1 AND concurrency_key = $2 AND reason IN (2, 3)
-  ORDER BY rank, held_at
-  LIMIT $3
-  FOR UPDATE SKIP LOCKED`,
-    [p.tenantId, p.key, p.limit],
+  SELECT task_id, concurrency_key, slot_limit, run_limit
+  FROM unnest($2::text[]) AS wanted (key)
+  CROSS JOIN LATERAL (
+    SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
+    WHERE tenant_id = $1 AND concurrency_key = wanted.key AND reason IN (2, 3)
+    ORDER BY rank, held_at
+    LIMIT $3
+    OFFSET 0
+    FOR UPDATE SKIP LOCKED
+  ) AS waiting`,
+    [p.tenantId, p.keys, p.limit],
   );
 
-export const listRunCandidates = (db: Db, p: { tenantId: number; runId: bigint; limit: number }) =>
+export const listRunCandidates = (db: Db, p: { tenantId: number; runIds: readonly bigint[]; limit: number }) =>
   db.rows<Candidate>(
     "list_run_candidates",
     `
-  SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
-  WHERE tenant_id = $1 AND task_id >= $2::bigint << 20 AND task_id < ($2::bigint + 1) << 20 AND reason IN (2, 3)
-  ORDER BY rank, held_at
-  LIMIT $3
-  FOR UPDATE SKIP LOCKED`,
-    [p.tenantId, p.runId, p.limit],
+  SELECT task_id, concurrency_key, slot_limit, run_limit
+  FROM unnest($2::bigint[]) AS wanted (run_id)
+  CROSS JOIN LATERAL (
+    SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
+    WHERE tenant_id = $1 AND task_id >= wanted.run_id << 20 AND task_id < (wanted.run_id + 1) << 20
+      AND reason IN (2, 3)
+    ORDER BY rank, held_at
+    LIMIT $3
+    OFFSET 0
+    FOR UPDATE SKIP LOCKED
+  ) AS waiting`,
+    [p.tenantId, int8Array(p.runIds), p.limit],
   );
 
 /** Moves held tasks, which are locked, to ready with the slots they take. */

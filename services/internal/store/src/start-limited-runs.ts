@@ -6,7 +6,7 @@ import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { resolveKey } from "./limits.ts";
 import { placeTasks } from "./place-tasks.ts";
 import { insertRunSlots, listRunSlots } from "./run-slots.ts";
-import { lockKeys } from "./slots.ts";
+import { lockKeys } from "./slot-counts.ts";
 import { type NewRun, startRuns } from "./start-runs.ts";
 
 interface LimitedRun {
