@@ -73,6 +73,11 @@ export type Held = Prisma.HeldModel
  */
 export type Slot = Prisma.SlotModel
 /**
+ * Model SlotCount
+ * 
+ */
+export type SlotCount = Prisma.SlotCountModel
+/**
  * Model RunSlot
  * 
  */

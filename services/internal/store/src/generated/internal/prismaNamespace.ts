@@ -408,6 +408,7 @@ export const ModelName = {
   Suspended: 'Suspended',
   Held: 'Held',
   Slot: 'Slot',
+  SlotCount: 'SlotCount',
   RunSlot: 'RunSlot',
   Lease: 'Lease',
   Session: 'Session',
@@ -446,7 +447,7 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
     omit: GlobalOmitOptions
   }
   meta: {
-    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "step" | "signal" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "removedRun" | "request" | "schedule" | "scheduleTick"
+    modelProps: "tenant" | "workflow" | "definition" | "route" | "run" | "startKey" | "runTimer" | "task" | "suspended" | "held" | "slot" | "slotCount" | "runSlot" | "lease" | "session" | "attempt" | "attemptLog" | "step" | "signal" | "runEvent" | "outbox" | "outboxParked" | "laneGroup" | "busSubscription" | "busMessage" | "duty" | "audit" | "setting" | "apiKey" | "apiKeySecret" | "tenantQuota" | "removedRun" | "request" | "schedule" | "scheduleTick"
     txIsolationLevel: TransactionIsolationLevel
   }
   model: {
@@ -1261,6 +1262,80 @@ export type TypeMap<ExtArgs extends runtime.Types.Extensions.InternalArgs = runt
         count: {
           args: Prisma.SlotCountArgs<ExtArgs>
           result: runtime.Types.Utils.Optional<Prisma.SlotCountAggregateOutputType> | number
+        }
+      }
+    }
+    SlotCount: {
+      payload: Prisma.$SlotCountPayload<ExtArgs>
+      fields: Prisma.SlotCountFieldRefs
+      operations: {
+        findUnique: {
+          args: Prisma.SlotCountFindUniqueArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload> | null
+        }
+        findUniqueOrThrow: {
+          args: Prisma.SlotCountFindUniqueOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>
+        }
+        findFirst: {
+          args: Prisma.SlotCountFindFirstArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload> | null
+        }
+        findFirstOrThrow: {
+          args: Prisma.SlotCountFindFirstOrThrowArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>
+        }
+        findMany: {
+          args: Prisma.SlotCountFindManyArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>[]
+        }
+        create: {
+          args: Prisma.SlotCountCreateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>
+        }
+        createMany: {
+          args: Prisma.SlotCountCreateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        createManyAndReturn: {
+          args: Prisma.SlotCountCreateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>[]
+        }
+        delete: {
+          args: Prisma.SlotCountDeleteArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>
+        }
+        update: {
+          args: Prisma.SlotCountUpdateArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>
+        }
+        deleteMany: {
+          args: Prisma.SlotCountDeleteManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateMany: {
+          args: Prisma.SlotCountUpdateManyArgs<ExtArgs>
+          result: BatchPayload
+        }
+        updateManyAndReturn: {
+          args: Prisma.SlotCountUpdateManyAndReturnArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>[]
+        }
+        upsert: {
+          args: Prisma.SlotCountUpsertArgs<ExtArgs>
+          result: runtime.Types.Utils.PayloadToResult<Prisma.$SlotCountPayload>
+        }
+        aggregate: {
+          args: Prisma.SlotCountAggregateArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.AggregateSlotCount>
+        }
+        groupBy: {
+          args: Prisma.SlotCountGroupByArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SlotCountGroupByOutputType>[]
+        }
+        count: {
+          args: Prisma.SlotCountCountArgs<ExtArgs>
+          result: runtime.Types.Utils.Optional<Prisma.SlotCountCountAggregateOutputType> | number
         }
       }
     }
@@ -3178,6 +3253,17 @@ export const SlotScalarFieldEnum = {
 export type SlotScalarFieldEnum = (typeof SlotScalarFieldEnum)[keyof typeof SlotScalarFieldEnum]
 
 
+export const SlotCountScalarFieldEnum = {
+  tenantId: 'tenantId',
+  key: 'key',
+  used: 'used',
+  waits: 'waits',
+  changedAt: 'changedAt'
+} as const
+
+export type SlotCountScalarFieldEnum = (typeof SlotCountScalarFieldEnum)[keyof typeof SlotCountScalarFieldEnum]
+
+
 export const RunSlotScalarFieldEnum = {
   tenantId: 'tenantId',
   key: 'key',
@@ -3818,6 +3904,7 @@ export type GlobalOmitConfig = {
   suspended?: Prisma.SuspendedOmit
   held?: Prisma.HeldOmit
   slot?: Prisma.SlotOmit
+  slotCount?: Prisma.SlotCountOmit
   runSlot?: Prisma.RunSlotOmit
   lease?: Prisma.LeaseOmit
   session?: Prisma.SessionOmit

@@ -62,6 +62,7 @@ export const ModelName = {
   Suspended: 'Suspended',
   Held: 'Held',
   Slot: 'Slot',
+  SlotCount: 'SlotCount',
   RunSlot: 'RunSlot',
   Lease: 'Lease',
   Session: 'Session',
@@ -274,6 +275,17 @@ export const SlotScalarFieldEnum = {
 } as const
 
 export type SlotScalarFieldEnum = (typeof SlotScalarFieldEnum)[keyof typeof SlotScalarFieldEnum]
+
+
+export const SlotCountScalarFieldEnum = {
+  tenantId: 'tenantId',
+  key: 'key',
+  used: 'used',
+  waits: 'waits',
+  changedAt: 'changedAt'
+} as const
+
+export type SlotCountScalarFieldEnum = (typeof SlotCountScalarFieldEnum)[keyof typeof SlotCountScalarFieldEnum]
 
 
 export const RunSlotScalarFieldEnum = {
