@@ -39,6 +39,22 @@ test("every move leaves who did what, on what, from where, and with what result"
   expect(dead).toBeGreaterThan(0n);
 });
 
+test("a signal that was sent and one that was refused are told as the same action", async () => {
+  const admin = await mesh.tenant("signals");
+  const operator = await mesh.key(admin, Role.OPERATOR);
+  const runId = await operator.given.run({ tasks: [{ handler: "nobody" }] });
+
+  await operator.runs.sendSignal({ runId, name: "go" });
+  await operator.runs.cancelRun({ runId });
+  await operator.runs.sendSignal({ runId, name: "go" }).catch(() => {});
+
+  const { entries } = await admin.tenants.listAudit({ filter: { action: "signal.send" } });
+  expect(entries.map((entry) => `${entry.target} ${entry.result}`)).toEqual([
+    `run/${runId} ILLEGAL_MOVE`,
+    `run/${runId} done`,
+  ]);
+});
+
 test("a refused move leaves its reason, and a refused reading nothing", async () => {
   const admin = await mesh.tenant("refusals");
   const viewer = await mesh.key(admin, Role.VIEWER);

@@ -23,6 +23,20 @@ test("a tick starts a run with the schedule's input and labels, which tell its n
   expect(schedule.upcomingTimes).toHaveLength(5);
 });
 
+test("a run that is started after a tick's has the larger id, so that the newest is listed first", async () => {
+  await using mesh = await startMesh();
+  const name = await givenSchedule(mesh);
+  const before = await mesh.given.run();
+
+  await makeDue(mesh, name, 5);
+  await settled(mesh, name, (ticks) => ticks.started === 1);
+  const after = await mesh.given.run();
+
+  const [tick] = await runsOf(mesh, name);
+  const { runs } = await mesh.runs.listRuns({});
+  expect(runs.map((run) => run.id)).toEqual([after, tick!.id, before]);
+});
+
 test("a tick is skipped while a run is active, and starts after its end", async () => {
   await using mesh = await startMesh();
   const name = await givenSchedule(mesh);

@@ -59,6 +59,10 @@ function writeBash(places: readonly Place[]): string[] {
   ];
 }
 
+/** Where no further command can follow, a word may be a file. */
+const takesFiles = (place: Place): boolean => place.commands.length === 0;
+const FILES = '; [[ "$PREFIX" == -* ]] || _files';
+
 function writeZsh(places: readonly Place[]): string[] {
   return [
     "#compdef runmesh",
@@ -69,9 +73,8 @@ function writeZsh(places: readonly Place[]): string[] {
     `    case "$at $word" in ${below(places)}) at="$at $word" ;; esac`,
     "  done",
     '  case "$at" in',
-    ...places.map((place) => `    "${place.path}") compadd -- ${wordsOf(place)} ;;`),
+    ...places.map((place) => `    "${place.path}") compadd -- ${wordsOf(place)}${takesFiles(place) ? FILES : ""} ;;`),
     "  esac",
-    '  [[ "$PREFIX" == -* ]] || _files',
     "}",
     "compdef _runmesh runmesh",
   ];
@@ -93,9 +96,11 @@ function writeFish(places: readonly Place[]): string[] {
     "  end",
     "  echo $at",
     "end",
-    ...places.flatMap(({ path, commands, options }) => {
+    ...places.flatMap((place) => {
+      const { path, commands, options } = place;
       const here = `complete -c runmesh -n ${quote(`test (__runmesh_at) = "${path}"`)}`;
       return [
+        ...(takesFiles(place) ? [] : [`${here} -f`]),
         ...commands.map(({ name, description }) => `${here} -a ${name} -d ${quote(description)}`),
         ...options.map(({ long, description }) => `${here} -l ${long.slice(2)} -d ${quote(description)}`),
       ];

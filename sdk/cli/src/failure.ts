@@ -1,4 +1,5 @@
 import { inspect } from "node:util";
+import { describeDatabaseRefusal, innermostMessage } from "./database-failure.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { printable, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -30,9 +31,10 @@ interface Refusal extends Error {
 /** Reasons that say that the mesh, or its database, cannot be reached now. */
 const AWAY = new Set(["UNAVAILABLE", "CANCELLED"]);
 
-export function describeFailure(error: unknown, url: string): Failure {
+/** `name` is how the command is called, for advice that can be copied. */
+export function describeFailure(error: unknown, url: string, name = "runmesh"): Failure {
   if (error instanceof UsageError) return fault(EXIT.WRONG_USAGE, "WRONG_USAGE", error.message, error.advice);
-  if (isRefusal(error)) return describeRefusal(error, url);
+  if (isRefusal(error)) return describeRefusal(error, url, name);
   const address = findTakenAddress(error);
   if (address !== undefined) {
     return fault(
@@ -41,6 +43,10 @@ export function describeFailure(error: unknown, url: string): Failure {
       `${address} is taken by another program`,
       "Give another --port, or 0.",
     );
+  }
+  const refused = describeDatabaseRefusal(error);
+  if (refused !== undefined) {
+    return fault(refused.exitCode, refused.reason, refused.message, refused.advice.replace("`runmesh ", `\`${name} `));
   }
   return fault(EXIT.FAULT, "FAULT", inspect(error));
 }
@@ -60,18 +66,26 @@ export function printFailure(failure: Failure, terminal: Terminal, json: boolean
   if (requestId !== "") terminal.note(`  request id ${printable(requestId)}`);
 }
 
-function describeRefusal(error: Refusal, url: string): Failure {
-  const requestId = error.requestId ?? "";
-  const away = AWAY.has(error.reason);
-  // A call that reached nobody; an error of this process, as of `migrate` on a database, has no request id at all.
-  const unheard = away && error.requestId === "";
+function describeRefusal(error: Refusal, url: string, name: string): Failure {
+  const { reason, violations, requestId } = error;
+  const away = AWAY.has(reason);
+  const refused = { exitCode: away ? EXIT.NOT_REACHABLE : EXIT.REFUSED, reason, violations };
+  // An error of this process, as of `migrate` on a database, has no request id at all; a call that reached nobody an
+  // empty one.
+  if (requestId === undefined) return { ...refused, ...describeLocal(error), requestId: "" };
+  if (!away || requestId !== "") return { ...refused, message: error.message, advice: error.advice, requestId };
+  const advice = `Start a mesh with \`${name} dev\`, or name another by --url or RUNMESH_URL.`;
+  return { ...refused, message: `${url} does not answer: ${error.message}`, advice, requestId };
+}
+
+/** The advice of a reason is for callers of a mesh; who starts one, or looks at its database, needs another. */
+function describeLocal(error: Refusal): { readonly message: string; readonly advice: string } {
+  const { message, advice, reason } = error;
+  const said = AWAY.has(reason) ? innermostMessage(error) : "";
+  if (said === "") return { message, advice: reason === "FORBIDDEN" ? "" : advice };
   return {
-    exitCode: away ? EXIT.NOT_REACHABLE : EXIT.REFUSED,
-    reason: error.reason,
-    message: unheard ? `${url} does not answer: ${error.message}` : error.message,
-    violations: error.violations,
-    advice: unheard ? "Start a mesh with `runmesh dev`, or name another by --url or RUNMESH_URL." : error.advice,
-    requestId,
+    message: `the database cannot be reached: ${said}`,
+    advice: "Check that PostgreSQL is up, and the database URL.",
   };
 }
 

@@ -2,6 +2,7 @@ import { CommanderError } from "commander";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { describeFailure, type Failure, printFailure } from "./failure.ts";
 import type { Host } from "./host.ts";
+import { ownName } from "./own-name.ts";
 import { createProgram } from "./program.ts";
 import { DEFAULT_URL } from "./session.ts";
 
@@ -28,7 +29,7 @@ export async function runCommand(
     const failure =
       error instanceof CommanderError
         ? describeWrongUsage(error)
-        : describeFailure(error, url ?? (host.env.RUNMESH_URL || DEFAULT_URL));
+        : describeFailure(error, url ?? (host.env.RUNMESH_URL || DEFAULT_URL), ownName(host.env));
     // For people, commander has written its own message already.
     if (json || !(error instanceof CommanderError)) printFailure(failure, host.terminal, json);
     return failure.exitCode;

@@ -2,6 +2,7 @@ import type { Mesh } from "@runmesh/client";
 import type { Command } from "commander";
 import type { Host } from "./host.ts";
 import { createPrinter, type Printer } from "./output.ts";
+import { ownName } from "./own-name.ts";
 import { createProgress, NO_PROGRESS, type Progress } from "./progress.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -14,6 +15,8 @@ export interface Session {
   readonly signal: AbortSignal;
   readonly printer: Printer;
   readonly progress: Progress;
+  /** A command to try next, as in "npx runmesh run watch 7": on the same mesh, for people to copy. */
+  next(words: string): string;
   /** What every call gets beside its request. */
   readonly call: { readonly signal: AbortSignal };
   /** Connects at the first call: `--help` and wrong usage do not pay for loading the client. */
@@ -32,6 +35,7 @@ export function openSession(command: Command, host: Host): Session {
     signal: host.signal,
     printer: createPrinter(host.terminal, json),
     progress: json ? NO_PROGRESS : createProgress(host.terminal),
+    next: (words) => `${ownName(host.env)} ${words}${url === urlOfEnvironment(host) ? "" : ` --url ${url}`}`,
     call: { signal: host.signal },
     mesh() {
       mesh ??= import("@runmesh/client").then(({ connect }) =>
@@ -42,6 +46,8 @@ export function openSession(command: Command, host: Host): Session {
   };
 }
 
+const urlOfEnvironment = ({ env }: Host): string => env.RUNMESH_URL || DEFAULT_URL;
+
 interface Globals {
   readonly json?: boolean;
   readonly url: string;
@@ -51,7 +57,7 @@ interface Globals {
 /** Options win over the environment, the environment over the default. An empty variable counts as absent. */
 export function readGlobals(command: Command, host: Host): Globals {
   const given = command.optsWithGlobals() as { json?: boolean; url?: string; apiKey?: string };
-  const url = given.url ?? (host.env.RUNMESH_URL || DEFAULT_URL);
+  const url = given.url ?? urlOfEnvironment(host);
   const protocol = URL.parse(url)?.protocol;
   if (protocol !== "http:" && protocol !== "https:") {
     throw new UsageError(`the URL must be such as ${DEFAULT_URL}, not ${JSON.stringify(url)}`);

@@ -16,6 +16,7 @@ export interface StandaloneOptions {
   readonly port?: number;
   readonly dataDir?: string;
   readonly databaseUrl?: string;
+  readonly pgbouncerUrl?: string;
   readonly logLevel?: LogLevel;
   readonly authentication?: "local" | "keys";
   readonly keySecret?: string;

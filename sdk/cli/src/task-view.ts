@@ -1,5 +1,5 @@
 import { AttemptOutcomeSchema } from "@runmesh/contracts/event/v1/event_pb";
-import { type Attempt, type Task, Task_StateSchema } from "@runmesh/contracts/task/v1/task_pb";
+import { type Attempt, type Task, Task_State, Task_StateSchema } from "@runmesh/contracts/task/v1/task_pb";
 import { enumName } from "./json-shape.ts";
 import { formatNotRunning } from "./not-running-view.ts";
 import { textOf } from "./run-view.ts";
@@ -54,7 +54,7 @@ export function formatTask(task: Task): string[] {
     ["leased by", task.lease?.worker],
     ["lease ends", formatTime(task.lease?.expireTime)],
     ["progress", task.lease && textOf(task.lease.progressJson)],
-    ["error", errorOf(task)],
+    [task.state === Task_State.SUCCEEDED ? "last error" : "error", errorOf(task)],
     ["params", textOf(task.paramsJson)],
     ["output", textOf(task.outputJson)],
   ]);

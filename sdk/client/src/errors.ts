@@ -176,8 +176,11 @@ const BY_CODE: { readonly [code in Code]?: readonly [Reason, string] } = {
   [Code.PermissionDenied]: ["FORBIDDEN", "Ask an admin for the role."],
   [Code.ResourceExhausted]: ["OVERLOADED", "Repeat later, or send less at once."],
   [Code.Unavailable]: ["UNAVAILABLE", "Check that the mesh is up and the URL is right; repeat later."],
-  [Code.Aborted]: ["UNAVAILABLE", "The connection broke: repeat."],
+  [Code.Aborted]: [
+    "UNAVAILABLE",
+    "Nobody answered, or the connection broke: check the URL and that the mesh is up, and repeat.",
+  ],
   [Code.Canceled]: ["CANCELLED", "The caller gave up; repeat if the result still matters."],
   [Code.DeadlineExceeded]: ["CANCELLED", "No answer came in time; repeat, or allow more time."],
-  [Code.Internal]: ["INTERNAL", "Report it with the request id; repeating is safe with the same request id."],
+  [Code.Internal]: ["INTERNAL", "Check the URL: what answered does not speak as a mesh does."],
 };

@@ -47,18 +47,20 @@ export function createScheduler({ hot, db, wakeups, log, keepMs }: SchedulerOpti
   const history = new HistoryReader(db);
   const moves = new RunMoves({ db, definitions, wakeups });
   const gauge = new OutboxGauge(db);
+  // One for starts and ticks alike: with two, a run of today's tick could have a larger id than a run started after it.
+  const runIds = new RunIds(db);
   const runs = createRunService({
     db,
     hot,
     definitions,
     registry,
-    runIds: new RunIds(db),
+    runIds,
     history,
     moves,
     gauge,
     wakeups,
   });
-  const schedules = { db, definitions, runIds: new RunIds(hot), gauge, wakeups, log };
+  const schedules = { db, definitions, runIds, gauge, wakeups, log };
   const loops = composeServices("scheduler", [
     createPromoter({ db: hot, wakeups, log }),
     createRunTimers({ db, definitions, wakeups, log }),

@@ -49,7 +49,7 @@ test("dev prints URL, folder and a first command, and stops the mesh when it is 
   expect(result).toMatchObject({ exitCode: 0, stderr: ["Stopping."] });
   expect(result.stdout).toContain("  URL       http://127.0.0.1:7500");
   expect(result.stdout).toContain("  folder    /tmp/mesh");
-  expect(result.stdout.join("\n")).toContain("runmesh workflow register - --url http://127.0.0.1:7500");
+  expect(result.stdout.join("\n")).toContain("| runmesh workflow register - --url http://127.0.0.1:7500");
   expect(fake.started).toEqual([{ port: 7500, dataDir: "/tmp/mesh", logLevel: "warn" }]);
   expect(fake.stopCount).toBe(1);
 });
@@ -137,6 +137,45 @@ test("a database that is away exits 3 and is not taken for the mesh", async () =
     exitCode: 3,
     stdout: [],
     stderr: ["runmesh: UNAVAILABLE: The database cannot be reached for now.", "  Repeat later."],
+  });
+});
+
+test.each([
+  ["28P01", "UNAUTHENTICATED", "Correct the database URL: --database-url or RUNMESH_DATABASE_URL."],
+  ["3D000", "NOT_FOUND", "Make it with `npx runmesh migrate`, or correct the database URL."],
+  ["42501", "FORBIDDEN", "Grant it to the role of the database URL, or use the database's owner."],
+])("what PostgreSQL refuses with %s exits 4 with what to correct, and no stack", async (code, reason, advice) => {
+  const cause = Object.assign(new Error("what PostgreSQL said"), { code, severity: "FATAL" });
+  fake.refusal = new Error("pools did not start", { cause });
+
+  const result = await runCli(["dev"], { env: { npm_command: "exec" } });
+
+  expect(result).toEqual({
+    exitCode: 4,
+    stdout: [],
+    stderr: [`runmesh: ${reason}: PostgreSQL refuses: what PostgreSQL said`, `  ${advice}`],
+  });
+});
+
+test("a database that cannot be reached is told with what stood in the way", async () => {
+  const refused = new AggregateError([new Error("connect ECONNREFUSED 127.0.0.1:5432")]);
+  const cause = Object.assign(new Error("The database cannot be reached for now.", { cause: refused }), {
+    name: "MeshError",
+    reason: "UNAVAILABLE",
+    violations: [],
+    advice: "Repeat later.",
+  });
+  fake.refusal = cause;
+
+  const result = await runCli(["dev"]);
+
+  expect(result).toEqual({
+    exitCode: 3,
+    stdout: [],
+    stderr: [
+      "runmesh: UNAVAILABLE: the database cannot be reached: connect ECONNREFUSED 127.0.0.1:5432",
+      "  Check that PostgreSQL is up, and the database URL.",
+    ],
   });
 });
 

@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import { readCount } from "../arguments.ts";
 import type { Host } from "../host.ts";
 import { createPrinter } from "../output.ts";
+import { ownName } from "../own-name.ts";
 import { DEFAULT_URL } from "../session.ts";
 import { type LogLevel, loadStandalone, type Standalone } from "../standalone-package.ts";
 import { formatRecord } from "../table.ts";
@@ -46,7 +47,7 @@ export function addDev(program: Command, host: Host): void {
       try {
         const { url, dataDir } = mesh;
         const database = databaseUrl === undefined ? "embedded" : withoutPassword(databaseUrl);
-        printer.one({ url, dataDir, database }, () => describe(mesh, database));
+        printer.one({ url, dataDir, database }, () => describe(mesh, database, ownName(host.env)));
         await untilAborted(host.signal);
         printer.note("Stopping.");
       } finally {
@@ -66,7 +67,7 @@ export function findDatabaseUrl(options: { databaseUrl?: string; data?: string }
   return readDatabaseUrl(options.databaseUrl, host);
 }
 
-function describe(mesh: Standalone, database: string): string[] {
+function describe(mesh: Standalone, database: string, name: string): string[] {
   const url = mesh.url === DEFAULT_URL ? "" : ` --url ${mesh.url}`;
   return [
     "RunMesh is up.",
@@ -78,7 +79,7 @@ function describe(mesh: Standalone, database: string): string[] {
     ]),
     "",
     "Try, in another terminal:",
-    `  echo '{"name": "hello", "tasks": [{"key": "hi", "handler": "hi"}]}' | runmesh workflow register -${url}`,
+    `  echo '{"name": "hello", "tasks": [{"key": "hi", "handler": "hi"}]}' | ${name} workflow register -${url}`,
     "",
     "Ctrl-C stops it; the database keeps everything.",
   ];

@@ -61,7 +61,7 @@ export function addImportWfFormat(group: Command, host: Host): void {
         host.end(exitCodeOf(run));
       } else if (scale !== undefined) {
         printer.note(
-          `Serving ${handlers.length} handlers; Ctrl-C stops. Start it: runmesh run start ${version.workflow}`,
+          `Serving ${handlers.length} handlers; Ctrl-C stops. Start it: ${session.next(`run start ${version.workflow}`)}`,
         );
         await untilAborted(host.signal);
       }

@@ -23,13 +23,13 @@ export function addRunRerun(group: Command, host: Host): void {
       if (options.newest === true && options.workflowVersion !== undefined) {
         throw new UsageError("--newest and --workflow-version exclude each other", { advice: "Give one of the two." });
       }
-      const { printer, call, mesh } = openSession(command, host);
+      const { printer, call, mesh, next } = openSession(command, host);
       const { runs } = await mesh();
 
       const answer = await runs.rerunRun({ runId, requestId: randomUUID(), ...definitionOf(options) }, call);
 
       printer.one(toShape(RerunRunResponseSchema, answer), () => [`Started run ${answer.runId}`]);
-      printer.note(`Watch it: runmesh run watch ${answer.runId}`);
+      printer.note(`Watch it: ${next(`run watch ${answer.runId}`)}`);
     });
 }
 

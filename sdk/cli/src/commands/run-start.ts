@@ -43,7 +43,7 @@ export function addRunStart(group: Command, host: Host): void {
       const started = created ? `Started run ${runId}` : `Run ${runId} was started before with this key`;
       if (options.wait !== true) {
         session.printer.one(toShape(StartRunResponseSchema, answer), () => [started]);
-        session.printer.note(`Watch it: runmesh run watch ${runId}`);
+        session.printer.note(`Watch it: ${session.next(`run watch ${runId}`)}`);
         return;
       }
       session.printer.note(started);

@@ -21,7 +21,7 @@ export function addScheduleTrigger(group: Command, host: Host): void {
       const started = `Started run ${answer.runId}`;
       if (options.wait !== true) {
         session.printer.one(toShape(TriggerScheduleResponseSchema, answer), () => [started]);
-        session.printer.note(`Watch it: runmesh run watch ${answer.runId}`);
+        session.printer.note(`Watch it: ${session.next(`run watch ${answer.runId}`)}`);
         return;
       }
       session.printer.note(started);

@@ -70,6 +70,18 @@ test("start takes address, database and secret, and prints no password", async (
   ]);
 });
 
+test("start goes through PgBouncer where one is named, and only before a database of one's own", async () => {
+  const env = { RUNMESH_DATABASE_URL: DATABASE };
+  const pgbouncer = "postgresql://me:password@bouncer:6432/runmesh";
+
+  const through = await start(["--pgbouncer-url", pgbouncer], env);
+  const byVariable = await start([], { ...env, RUNMESH_PGBOUNCER_URL: pgbouncer });
+  const alone = await start(["--pgbouncer-url", pgbouncer]);
+
+  expect([through, byVariable, alone].map((one) => one.exitCode)).toEqual([0, 0, 2]);
+  expect(fake.started).toMatchObject(Array(2).fill({ databaseUrl: DATABASE, pgbouncerUrl: pgbouncer }));
+});
+
 test("the first key's secret is alone on stdout, and all else about it on stderr", async () => {
   const result = await runCli(["key", "create", "ops", "--bootstrap", "--database-url", DATABASE]);
 

@@ -2,7 +2,8 @@ import type { Command } from "commander";
 import type { Host } from "../host.ts";
 import { addQuotaOptions, type QuotaOptions } from "../quota-options.ts";
 import { openSession } from "../session.ts";
-import { tenantShape } from "../tenant-view.ts";
+import { formatTable } from "../table.ts";
+import { TENANT_COLUMNS, tenantShape } from "../tenant-view.ts";
 
 export function addTenantQuota(group: Command, host: Host): void {
   addQuotaOptions(group.command("quota"))
@@ -18,6 +19,6 @@ export function addTenantQuota(group: Command, host: Host): void {
         call,
       );
 
-      printer.one(tenantShape(tenant!), () => [`Set the quota of ${name}`]);
+      printer.one(tenantShape(tenant!), () => [`Set the quota of ${name}`, ...formatTable([tenant!], TENANT_COLUMNS)]);
     });
 }

@@ -50,7 +50,7 @@ export function sendSignal(
     await insertSignal(tx, { tenantId, runId, name, value });
     const { principal, origin } = p;
     const target = `run/${runId}`;
-    await insertAudit(tx, { tenantId, principal, origin, action: "run.signal", target, result: "done" });
+    await insertAudit(tx, { tenantId, principal, origin, action: "signal.send", target, result: "done" });
     const waiting = await findSignalWait(tx, { tenantId, runId, name });
     if (waiting === undefined) return { kind: "done", wokenRoutes: new Set() };
     const [oldest] = await takeSignals(tx, { tenantId, runId, names: [name], counts: [1] });

@@ -13,6 +13,8 @@ export const TOOLS = {
   iptables: "apt-get install iptables",
   curl: "apt-get install curl",
   pgbouncer: "apt-get install pgbouncer",
+  zsh: "apt-get install zsh",
+  fish: "apt-get install fish",
 } as const;
 
 export type Tool = keyof typeof TOOLS;
