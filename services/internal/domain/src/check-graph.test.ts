@@ -36,6 +36,20 @@ test("a reference to a task that is no ancestor is refused where it stands", () 
   ]);
 });
 
+test("of many wrong references in one task the first 20 are named, each where it stands", () => {
+  const missing = Array.from({ length: 5_000 }, (_, n) => ({ $ref: `#/tasks/none-${n}/output` }));
+
+  const { violations } = refusalOf(withTasks(task("a", { params: JSON.stringify({ v: missing }) })));
+
+  expect(violations).toEqual(
+    Array.from({ length: 20 }, (_, n) => ({
+      field: `definition.tasks[0].params.v[${n}]`,
+      reason: "INVALID_REFERENCE",
+      description: `"#/tasks/none-${n}/output" names no task`,
+    })),
+  );
+});
+
 test("a circle of references alone is a circle", () => {
   const error = refusalOf(
     withTasks(task("a", { params: ref("#/tasks/b/output") }), task("b", { params: ref("#/tasks/a/output") })),
@@ -103,15 +117,19 @@ test.each([
   ["by reference", byReference],
 ])("10,000 tasks and 99,000 dependencies, %s, are validated and planned in time", (_how, write) => {
   const input = givenLargeGraph(write);
-  const started = performance.now();
 
-  const plan = buildPlan(validateDefinition(input));
+  const cpuMs = [1, 2, 3].map(() => {
+    const before = process.threadCpuUsage();
+    const plan = buildPlan(validateDefinition(input));
+    const { user, system } = process.threadCpuUsage(before);
+    expect([plan.taskCount, plan.edgeCount]).toEqual([10_000, 99_000]);
+    return (user + system) / 1000;
+  });
 
-  const elapsedMs = performance.now() - started;
-  console.info(`validated and planned in ${elapsedMs.toFixed(0)} ms`);
-  expect([plan.taskCount, plan.edgeCount]).toEqual([10_000, 99_000]);
-  // The target is 300 ms; a busy machine gets more.
-  expect(elapsedMs).toBeLessThan(1500);
+  console.info(`validated and planned in ${cpuMs.map((ms) => ms.toFixed(0)).join(", ")} ms of CPU`);
+  // The target is 300 ms, the first time too. CPU counts no waiting, but where others empty the caches it is more.
+  expect(Math.min(...cpuMs)).toBeLessThan(450);
+  expect(cpuMs[0]).toBeLessThan(700);
 });
 
 test("more than 100,000 dependencies are refused, references included", () => {

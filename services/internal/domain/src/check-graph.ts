@@ -1,14 +1,25 @@
 import type { TaskDefinition } from "./definition.ts";
+import type { Reason } from "./errors.ts";
 import { type Faults, quote } from "./faults.ts";
-import { findCycle, type Graph, GraphBuilder, neighbours, sortByDependencies } from "./graph.ts";
+import { findCycle, type Graph, GraphBuilder, neighbours, type SortedGraph, sortByDependencies } from "./graph.ts";
 import { fieldAt } from "./json-pointer.ts";
-import type { ReadTask } from "./read-task.ts";
-import { type Reference, writeReference } from "./references.ts";
+import { type Reference, scanReferences } from "./reference-scan.ts";
+import { writeReference } from "./references.ts";
+import { INPUT, NO_TASK, type TaskReferences } from "./task-references.ts";
 
 export const MAX_EDGES = 100_000;
 
 /** So many tasks of a circle are named. */
 const MAX_NAMED = 12;
+const MAY_FAIL = "may find nothing, as the task has allow_failure: give a default";
+
+/** The tasks of a definition as they were read, and where their keys and references lead. */
+export interface Tasks {
+  readonly all: readonly TaskDefinition[];
+  /** Of twins, the first. */
+  readonly ordinalOf: ReadonlyMap<string, number>;
+  readonly references: TaskReferences;
+}
 
 /**
  * Checks keys, dependencies and references, and answers the graph, which is whole where there were no faults. A
@@ -16,35 +27,38 @@ const MAX_NAMED = 12;
  * makes a circle: no ancestor sets are needed.
  */
 export function checkGraph(
-  reads: readonly ReadTask[],
+  tasks: Tasks,
   output: readonly Reference[],
   root: string,
   faults: Faults,
-): Graph | undefined {
-  const check = new GraphCheck(reads, root, faults);
-  check.indexKeys();
+): SortedGraph | undefined {
+  const check = new GraphCheck(tasks, root, faults);
+  check.checkKeys();
   const graph = check.addEdges();
-  if (graph !== undefined) check.checkOrder(graph, output);
-  return graph;
+  return graph && { graph, order: check.checkOrder(graph, output) };
 }
 
 class GraphCheck {
-  readonly #ordinalOf = new Map<string, number>();
-  readonly #reads: readonly ReadTask[];
+  readonly #tasks: readonly TaskDefinition[];
+  readonly #ordinalOf: ReadonlyMap<string, number>;
+  readonly #references: TaskReferences;
   readonly #root: string;
   readonly #faults: Faults;
 
-  constructor(reads: readonly ReadTask[], root: string, faults: Faults) {
-    this.#reads = reads;
+  constructor(tasks: Tasks, root: string, faults: Faults) {
+    this.#tasks = tasks.all;
+    this.#ordinalOf = tasks.ordinalOf;
+    this.#references = tasks.references;
     this.#root = root;
     this.#faults = faults;
   }
 
-  indexKeys(): void {
-    for (const [ordinal, { task }] of this.#reads.entries()) {
-      const first = this.#ordinalOf.get(task.key);
-      if (first === undefined) this.#ordinalOf.set(task.key, ordinal);
-      else if (task.key !== "") {
+  checkKeys(): void {
+    if (this.#ordinalOf.size === this.#tasks.length) return;
+    for (let ordinal = 0; ordinal < this.#tasks.length; ordinal++) {
+      const key = this.#key(ordinal);
+      const first = this.#ordinalOf.get(key)!;
+      if (first !== ordinal && key !== "") {
         this.#faults.add(`${this.#at(ordinal)}.key`, `is the key of tasks[${first}] too`, "DUPLICATE_KEY");
       }
     }
@@ -52,16 +66,13 @@ class GraphCheck {
 
   /** The graph without the edges that are wrong; undefined where there are too many edges or faults to go on. */
   addEdges(): Graph | undefined {
-    const builder = new GraphBuilder(this.#reads.length);
-    for (const [ordinal, { task, references }] of this.#reads.entries()) {
+    const builder = new GraphBuilder(this.#tasks.length);
+    for (let ordinal = 0; ordinal < this.#tasks.length; ordinal++) {
       builder.nextTask();
-      this.#addDependencies(builder, ordinal, task);
-      for (const reference of references) this.#addReference(builder, ordinal, reference);
-      if (
-        task.when === "any_failed" &&
-        task.dependsOn.length === 0 &&
-        references.every((each) => each.source === "input")
-      ) {
+      this.#addDependencies(builder, ordinal);
+      this.#addReferences(builder, ordinal);
+      const { when, dependsOn } = this.#tasks[ordinal]!;
+      if (when === "any_failed" && dependsOn.length === 0 && !this.#refersToTask(ordinal)) {
         this.#faults.add(`${this.#at(ordinal)}.when`, "any_failed needs a dependency that can fail");
       }
       if (builder.edgeCount > MAX_EDGES) {
@@ -77,39 +88,56 @@ class GraphCheck {
     return builder.build();
   }
 
-  checkOrder(graph: Graph, output: readonly Reference[]): void {
+  checkOrder(graph: Graph, output: readonly Reference[]): Int32Array {
     const order = sortByDependencies(graph);
     if (order.length < graph.taskCount) this.#refuseCycle(findCycle(graph, order));
-    else this.#checkOutput(output, findSkippable(this.#reads, graph, order));
+    else if (output.length > 0) this.#checkOutput(output, findSkippable(this.#tasks, graph, order));
+    return order;
   }
 
-  #addDependencies(builder: GraphBuilder, ordinal: number, task: TaskDefinition): void {
-    for (const [index, key] of task.dependsOn.entries()) {
-      const dependency = this.#ordinalOf.get(key);
-      const field = () => `${this.#at(ordinal)}.depends_on[${index}]`;
-      if (dependency === undefined) this.#faults.add(field(), `names no task: ${quote(key)}`, "UNKNOWN_TASK");
-      else if (dependency === ordinal) this.#faults.add(field(), "is the task itself", "GRAPH_CYCLE");
-      else if (!builder.add(dependency)) this.#faults.add(field(), "is listed twice");
+  #addDependencies(builder: GraphBuilder, ordinal: number): void {
+    const keys = this.#dependsOn(ordinal);
+    for (let index = 0; index < keys.length; index++) {
+      const dependency = this.#ordinalOf.get(keys[index]!);
+      if (dependency === undefined) {
+        this.#refuseDependency(ordinal, index, `names no task: ${quote(keys[index]!)}`, "UNKNOWN_TASK");
+      } else if (dependency === ordinal) {
+        this.#refuseDependency(ordinal, index, "is the task itself", "GRAPH_CYCLE");
+      } else if (!builder.add(dependency)) {
+        this.#refuseDependency(ordinal, index, "is listed twice");
+      }
       if (builder.edgeCount > MAX_EDGES || this.#faults.isFull) return;
     }
   }
 
-  #addReference(builder: GraphBuilder, ordinal: number, reference: Reference): void {
-    if (reference.source === "input") return;
-    const dependency = this.#ordinalOf.get(reference.source.task);
-    const { task } = this.#reads[ordinal]!;
-    const params = `${this.#at(ordinal)}.params`;
-    if (dependency === undefined) this.#refuse(params, reference, "names no task");
-    else if (dependency === ordinal) this.#refuse(params, reference, "is the task's own output");
-    else {
-      builder.add(dependency);
-      if (reference.hasDefault) return;
-      if (task.when !== "all_succeeded")
-        this.#refuse(params, reference, `may find nothing under ${task.when}: give a default`);
-      else if (this.#reads[dependency]!.task.allowFailure) {
-        this.#refuse(params, reference, "may find nothing, as the task has allow_failure: give a default");
+  #refuseDependency(ordinal: number, index: number, why: string, reason?: Reason): void {
+    this.#faults.add(`${this.#at(ordinal)}.depends_on[${index}]`, why, reason);
+  }
+
+  #addReferences(builder: GraphBuilder, ordinal: number): void {
+    const { when } = this.#tasks[ordinal]!;
+    const references = this.#references;
+    const end = references.startOf(ordinal + 1);
+    for (let place = references.startOf(ordinal); place < end; place++) {
+      const dependency = references.sourceAt(place);
+      if (dependency === INPUT) continue;
+      if (dependency === NO_TASK) this.#refuseOf(ordinal, place, "names no task");
+      else if (dependency === ordinal) this.#refuseOf(ordinal, place, "is the task's own output");
+      else {
+        builder.add(dependency);
+        if (references.hasDefaultAt(place)) continue;
+        if (when !== "all_succeeded") this.#refuseOf(ordinal, place, `may find nothing under ${when}: give a default`);
+        else if (this.#tasks[dependency]!.allowFailure) this.#refuseOf(ordinal, place, MAY_FAIL);
       }
     }
+  }
+
+  #refersToTask(ordinal: number): boolean {
+    const end = this.#references.startOf(ordinal + 1);
+    for (let place = this.#references.startOf(ordinal); place < end; place++) {
+      if (this.#references.sourceAt(place) !== INPUT) return true;
+    }
+    return false;
   }
 
   #checkOutput(output: readonly Reference[], isSkippable: Uint8Array): void {
@@ -119,9 +147,8 @@ class GraphCheck {
       const field = `${this.#root}.output`;
       if (ordinal === undefined) this.#refuse(field, reference, "names no task");
       else if (reference.hasDefault) continue;
-      else if (this.#reads[ordinal]!.task.allowFailure) {
-        this.#refuse(field, reference, "may find nothing, as the task has allow_failure: give a default");
-      } else if (isSkippable[ordinal] === 1) {
+      else if (this.#tasks[ordinal]!.allowFailure) this.#refuse(field, reference, MAY_FAIL);
+      else if (isSkippable[ordinal] === 1) {
         this.#refuse(field, reference, "may find nothing, as the task may be skipped: give a default");
       }
     }
@@ -153,7 +180,18 @@ class GraphCheck {
     const index = this.#dependsOn(ordinal).indexOf(key);
     if (index !== -1) return `${this.#at(ordinal)}.depends_on[${index}]`;
     const names = ({ source }: Reference) => source !== "input" && source.task === key;
-    return fieldAt(`${this.#at(ordinal)}.params`, this.#reads[ordinal]!.references.find(names)!.at);
+    return fieldAt(`${this.#at(ordinal)}.params`, this.#readReferences(ordinal).find(names)!.at);
+  }
+
+  /** Reads the params again, so only what is kept is looked for. */
+  #refuseOf(ordinal: number, place: number, why: string): void {
+    if (this.#faults.isFull) return;
+    const reference = this.#readReferences(ordinal)[place - this.#references.startOf(ordinal)]!;
+    this.#refuse(`${this.#at(ordinal)}.params`, reference, why);
+  }
+
+  #readReferences(ordinal: number): readonly Reference[] {
+    return scanReferences(JSON.parse(this.#tasks[ordinal]!.params!)).references;
   }
 
   #refuse(field: string, reference: Reference, why: string): void {
@@ -162,15 +200,15 @@ class GraphCheck {
   }
 
   #at = (ordinal: number): string => `${this.#root}.tasks[${ordinal}]`;
-  #key = (ordinal: number): string => this.#reads[ordinal]!.task.key;
-  #dependsOn = (ordinal: number): readonly string[] => this.#reads[ordinal]!.task.dependsOn;
+  #key = (ordinal: number): string => this.#tasks[ordinal]!.key;
+  #dependsOn = (ordinal: number): readonly string[] => this.#tasks[ordinal]!.dependsOn;
 }
 
 /** Tasks that can end SKIPPED in a run that succeeds: those that wait for a failure, and what needs them to succeed. */
-function findSkippable(reads: readonly ReadTask[], graph: Graph, order: Int32Array): Uint8Array {
-  const isSkippable = new Uint8Array(reads.length);
+function findSkippable(tasks: readonly TaskDefinition[], graph: Graph, order: Int32Array): Uint8Array {
+  const isSkippable = new Uint8Array(tasks.length);
   for (const ordinal of order) {
-    const { when } = reads[ordinal]!.task;
+    const { when } = tasks[ordinal]!;
     const mayLack = () => neighbours(graph.dependencies, ordinal).some((dependency) => isSkippable[dependency] === 1);
     if (when === "any_failed" || (when === "all_succeeded" && mayLack())) isSkippable[ordinal] = 1;
   }

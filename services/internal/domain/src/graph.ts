@@ -13,6 +13,12 @@ export interface Graph {
   readonly dependents: Edges;
 }
 
+export interface SortedGraph {
+  readonly graph: Graph;
+  /** Ordinals so that each comes after its dependencies; those on a circle, or behind one, are left out. */
+  readonly order: Int32Array;
+}
+
 /** Collects edges task by task, in the order of their ordinals; an edge that is there already is not added again. */
 export class GraphBuilder {
   readonly #offsets: Int32Array;
@@ -59,7 +65,7 @@ export class GraphBuilder {
 
 function reverse({ offsets, targets }: Edges, taskCount: number): Edges {
   const starts = new Int32Array(taskCount + 1);
-  for (const target of targets) starts[target + 1]!++;
+  for (let edge = 0; edge < targets.length; edge++) starts[targets[edge]! + 1]!++;
   for (let task = 0; task < taskCount; task++) starts[task + 1]! += starts[task]!;
   const next = starts.slice();
   const sources = new Int32Array(targets.length);
@@ -72,7 +78,9 @@ function reverse({ offsets, targets }: Edges, taskCount: number): Edges {
 /** How many dependencies each task has. */
 export function countDependencies(graph: Graph): Int32Array {
   const { offsets } = graph.dependencies;
-  return Int32Array.from({ length: graph.taskCount }, (_, task) => offsets[task + 1]! - offsets[task]!);
+  const counts = new Int32Array(graph.taskCount);
+  for (let task = 0; task < graph.taskCount; task++) counts[task] = offsets[task + 1]! - offsets[task]!;
+  return counts;
 }
 
 /** Tasks so that each comes after its dependencies (Kahn). Those on a circle, or behind one, are left out. */

@@ -2,17 +2,20 @@ import { endOfString, isJsonNumber, type JsonNode } from "./json-text.ts";
 
 /** Steps of a JSON Pointer (RFC 6901); undefined where it is malformed. The empty pointer has no steps. */
 export function readPointer(pointer: string): string[] | undefined {
-  if (pointer === "") return [];
-  if (!pointer.startsWith("/")) return undefined;
-  const steps = pointer.slice(1).split("/");
-  if (!pointer.includes("~")) return steps;
-  return /~(?![01])/.test(pointer) ? undefined : steps.map(unescapeStep);
+  if (!isPointer(pointer)) return undefined;
+  return pointer === "" ? [] : pointer.slice(1).split("/").map(unescapeStep);
+}
+
+export function isPointer(text: string): boolean {
+  if (text === "") return true;
+  return text.startsWith("/") && !(text.includes("~") && /~(?![01])/.test(text));
 }
 
 export const escapeStep = (step: string): string =>
   step.includes("~") || step.includes("/") ? step.replaceAll("~", "~0").replaceAll("/", "~1") : step;
 
-export const unescapeStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
+export const unescapeStep = (step: string): string =>
+  step.includes("~") ? step.replaceAll("~1", "/").replaceAll("~0", "~") : step;
 
 /** The path of a violation below a field: `params.items[3].sku`, with any other key in quotes: `params["a b"]`. */
 export function fieldBelow(field: string, step: string | number): string {

@@ -1,5 +1,13 @@
 import type { Definition, TaskDefinition } from "./definition.ts";
-import { countDependencies, type Edges, type Graph, GraphBuilder, neighbours, sortByDependencies } from "./graph.ts";
+import {
+  countDependencies,
+  type Edges,
+  type Graph,
+  GraphBuilder,
+  neighbours,
+  type SortedGraph,
+  sortByDependencies,
+} from "./graph.ts";
 import { collectReferences } from "./references.ts";
 
 /** A definition's graph by ordinals: a task's ordinal is its place in `definition.tasks`. */
@@ -28,20 +36,27 @@ const planned = new WeakMap<Definition, Plan>();
 
 /** Plans a definition that `validateDefinition` made, now or in another process. */
 export function buildPlan(definition: Definition): Plan {
-  return planned.get(definition) ?? planAhead(definition, buildGraph(definition));
+  const plan = planned.get(definition);
+  if (plan !== undefined) return plan;
+  const ordinalOf = indexKeys(definition.tasks);
+  const graph = buildGraph(definition.tasks, ordinalOf);
+  return planAhead(definition, ordinalOf, { graph, order: sortByDependencies(graph) });
 }
 
 /** Keeps the plan for `buildPlan` where the graph is known already. */
-export function planAhead(definition: Definition, graph: Graph): Plan {
-  const plan = planGraph(definition.tasks, graph);
+export function planAhead(
+  definition: Definition,
+  ordinalOf: ReadonlyMap<string, number>,
+  { graph, order }: SortedGraph,
+): Plan {
+  const plan = planGraph(definition.tasks, ordinalOf, graph, order);
   planned.set(definition, plan);
   return plan;
 }
 
-function buildGraph(definition: Definition): Graph {
-  const ordinalOf = indexKeys(definition.tasks);
-  const builder = new GraphBuilder(definition.tasks.length);
-  for (const task of definition.tasks) {
+function buildGraph(tasks: readonly TaskDefinition[], ordinalOf: ReadonlyMap<string, number>): Graph {
+  const builder = new GraphBuilder(tasks.length);
+  for (const task of tasks) {
     builder.nextTask();
     for (const key of task.dependsOn) builder.add(getOrdinal(ordinalOf, key));
     if (task.params === undefined) continue;
@@ -52,8 +67,12 @@ function buildGraph(definition: Definition): Graph {
   return builder.build();
 }
 
-function planGraph(tasks: readonly TaskDefinition[], graph: Graph): Plan {
-  const order = sortByDependencies(graph);
+function planGraph(
+  tasks: readonly TaskDefinition[],
+  ordinalOf: ReadonlyMap<string, number>,
+  graph: Graph,
+  order: Int32Array,
+): Plan {
   if (order.length < graph.taskCount) throw new Error("a definition with a circle was planned without being validated");
   const initialPending = countDependencies(graph);
   const roots: number[] = [];
@@ -66,7 +85,7 @@ function planGraph(tasks: readonly TaskDefinition[], graph: Graph): Plan {
   return {
     ...graph,
     keys: tasks.map((task) => task.key),
-    ordinalOf: indexKeys(tasks),
+    ordinalOf,
     order,
     initialPending,
     roots,
@@ -74,8 +93,14 @@ function planGraph(tasks: readonly TaskDefinition[], graph: Graph): Plan {
   };
 }
 
-function indexKeys(tasks: readonly TaskDefinition[]): Map<string, number> {
-  return new Map(tasks.map((task, ordinal) => [task.key, ordinal]));
+/** The place of each key; of twins, the first. An absent key is the empty one. */
+export function indexKeys(tasks: readonly { readonly key?: string | undefined }[]): Map<string, number> {
+  const ordinalOf = new Map<string, number>();
+  for (let ordinal = 0; ordinal < tasks.length; ordinal++) {
+    const key = tasks[ordinal]!.key ?? "";
+    if (!ordinalOf.has(key)) ordinalOf.set(key, ordinal);
+  }
+  return ordinalOf;
 }
 
 function getOrdinal(ordinalOf: ReadonlyMap<string, number>, key: string): number {

@@ -13,8 +13,9 @@ import type { Faults } from "./faults.ts";
 import { fieldAt } from "./json-pointer.ts";
 import { readJson } from "./json-text.ts";
 import { exceedsUtf8, findCapabilityFault, findKeyFault, findNameFault, findTextFault } from "./names.ts";
-import { type Reference, scanReferences } from "./reference-scan.ts";
+import { type Reference, scanReferences, walkReferences, writePath } from "./reference-scan.ts";
 import { mayHoldReferences } from "./references.ts";
+import type { TaskReferences } from "./task-references.ts";
 
 export const MAX_PAYLOAD_BYTES = 256 * 1024;
 export const DEFAULT_QUEUE = "default";
@@ -32,18 +33,34 @@ const MAX_ERROR_TYPE_BYTES = 128;
 const WHEN = ["all_succeeded", "all_done", "any_failed"] as const;
 const ON_CONFLICT = ["queue", "cancel_oldest", "refuse"] as const;
 
-export interface ReadTask {
-  readonly task: TaskDefinition;
-  readonly references: readonly Reference[];
-}
+/** Shared by all tasks that say nothing of it. */
+const DEFAULT_RETRY: RetryPolicy = {
+  maxAttempts: DEFAULT_MAX_ATTEMPTS,
+  maxLost: DEFAULT_MAX_LOST,
+  initialMs: DEFAULT_INITIAL_MS,
+  multiplier: DEFAULT_MULTIPLIER,
+  maxMs: DEFAULT_MAX_MS,
+  jitter: DEFAULT_JITTER,
+  nonRetryable: [],
+};
+const NO_TIMEOUTS: Timeouts = { scheduleToStartMs: 0, startToCloseMs: 0, heartbeatMs: 0 };
 
-/** Reads one task of a definition, all but its place in the graph; `at` is its path, as in `definition.tasks[3]`. */
-export function readTask(input: TaskDefinitionInput, at: string, faults: Faults): ReadTask {
+/**
+ * Reads one task of a definition, all but its place in the graph, and adds what it refers to; `at` is its path, as in
+ * `definition.tasks[3]`.
+ */
+export function readTask(
+  input: TaskDefinitionInput,
+  at: string,
+  references: TaskReferences,
+  faults: Faults,
+): TaskDefinition {
   const { key = "", handler = "", queue, params, priority, requires = [], concurrency, when } = input;
   faults.check(findNameFault(key), at, "key");
   faults.check(findNameFault(handler), at, "handler");
   if (queue) faults.check(findNameFault(queue), at, "queue");
-  const references = params === undefined ? [] : readPayload(params, `${at}.params`, faults);
+  references.nextTask();
+  if (params !== undefined) readParams(params, `${at}.params`, references, faults);
   if (requires.length > MAX_REQUIRES) faults.add(`${at}.requires`, `must hold at most ${MAX_REQUIRES} capabilities`);
   requires.forEach((each, index) => {
     faults.check(findCapabilityFault(each), at, `requires[${index}]`);
@@ -51,13 +68,13 @@ export function readTask(input: TaskDefinitionInput, at: string, faults: Faults)
   if (concurrency?.onConflict !== undefined && concurrency.onConflict !== "queue") {
     faults.add(`${at}.concurrency.on_conflict`, "is for runs only");
   }
-  const task: TaskDefinition = {
+  return {
     key,
     handler,
     dependsOn: input.dependsOn ?? [],
     params,
-    retry: readRetry(input.retry ?? {}, `${at}.retry`, faults),
-    timeouts: readTimeouts(input.timeouts ?? {}, `${at}.timeouts`, faults),
+    retry: input.retry === undefined ? DEFAULT_RETRY : readRetry(input.retry, `${at}.retry`, faults),
+    timeouts: input.timeouts === undefined ? NO_TIMEOUTS : readTimeouts(input.timeouts, `${at}.timeouts`, faults),
     priority: readNumber(priority, { min: -100, max: 100, absent: 0 }, at, "priority", faults),
     queue: queue || DEFAULT_QUEUE,
     requires: requires.length < 2 ? requires : [...new Set(requires)].sort(),
@@ -66,21 +83,32 @@ export function readTask(input: TaskDefinitionInput, at: string, faults: Faults)
     when: readChoice(when, WHEN, at, "when", faults),
     allowFailure: input.allowFailure ?? false,
   };
-  return { task, references };
+}
+
+function readParams(text: string, field: string, references: TaskReferences, faults: Faults): void {
+  walkReferences(readReferring(text, field, faults), {
+    found: (target, hasDefault) => references.add(target, hasDefault),
+    refuse: (why, path) => faults.add(fieldAt(field, writePath(path)), why, "INVALID_REFERENCE"),
+  });
 }
 
 /** Checks JSON text that may hold references, and answers these. */
 export function readPayload(text: string, field: string, faults: Faults): readonly Reference[] {
-  if (exceedsUtf8(text, MAX_PAYLOAD_BYTES)) {
-    faults.add(field, "must be at most 256 KiB", "TOO_LARGE");
-    return [];
-  }
-  const read = readJson(text);
-  if (!read.ok) faults.add(field, read.why, "INVALID_PAYLOAD");
-  if (!read.ok || !mayHoldReferences(text)) return [];
-  const scan = scanReferences(read.value);
+  const scan = scanReferences(readReferring(text, field, faults));
   for (const fault of scan.faults) faults.add(fieldAt(field, fault.at), fault.why, "INVALID_REFERENCE");
   return scan.references;
+}
+
+/** Checks JSON text; answers what it says, or undefined where it is wrong or can hold no reference. */
+function readReferring(text: string, field: string, faults: Faults): unknown {
+  if (exceedsUtf8(text, MAX_PAYLOAD_BYTES)) {
+    faults.add(field, "must be at most 256 KiB", "TOO_LARGE");
+    return undefined;
+  }
+  const read = readJson(text);
+  if (read.ok) return mayHoldReferences(text) ? read.value : undefined;
+  faults.add(field, read.why, "INVALID_PAYLOAD");
+  return undefined;
 }
 
 function readRetry(input: RetryPolicyInput, at: string, faults: Faults): RetryPolicy {
