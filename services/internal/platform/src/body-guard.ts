@@ -1,10 +1,11 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { fromBinary } from "@bufbuild/protobuf";
 import type { Compression, UniversalServerRequest } from "@connectrpc/connect/protocol";
-import { invalidField, MeshError } from "@runmesh/domain/errors";
+import { MeshError } from "@runmesh/domain/errors";
 import { checkEnvelopes } from "./envelope-guard.ts";
 import { checkJson, checkJsonText } from "./json-guard.ts";
 import type { NodeRequest } from "./one-port-server.ts";
+import { readBody } from "./read-body.ts";
 import { toConnectError } from "./rpc-errors.ts";
 import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
 
@@ -32,9 +33,7 @@ export async function guardBody(
 ): Promise<GuardedRequest> {
   const contentType = request.header.get("content-type") ?? "";
   const isJson = JSON_TYPE.test(contentType);
-  const checkMessage = isJson
-    ? (bytes: Uint8Array) => checkJson(method.input, bytes)
-    : (bytes: Uint8Array) => checkBinary(method, bytes);
+  const checkMessage = (bytes: Uint8Array) => checkMessageOf(method, isJson, bytes);
   const told = (error: unknown) => toConnectError(error, requestId);
 
   if (ENVELOPED_TYPE.test(contentType)) {
@@ -62,9 +61,10 @@ export async function guardBody(
 const ENVELOPED_TYPE = /^application\/(connect\+|grpc)/i;
 const JSON_TYPE = /[/+]json\b/i;
 
-/** As DESIGN §5 and `TOO_LARGE` say. */
-export function tooLarge(limit: number): MeshError {
-  return invalidField("body", `the message has more than ${limit} bytes`, "TOO_LARGE");
+/** Throws what is wrong with the request message of a method. */
+export function checkMessageOf(method: DescMethod, isJson: boolean, bytes: Uint8Array): void {
+  if (isJson) checkJson(method.input, bytes);
+  else checkBinary(method, bytes);
 }
 
 function checkBinary(method: DescMethod, bytes: Uint8Array): void {
@@ -77,37 +77,6 @@ function checkBinary(method: DescMethod, bytes: Uint8Array): void {
       cause,
     });
   }
-}
-
-/** The whole body. Over the limit the rest is read and dropped, so that the caller gets to read the answer. */
-function readBody(request: NodeRequest, limit: number): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const source = request as NodeJS.ReadableStream & { readonly headers: NodeRequest["headers"] };
-    const chunks: Buffer[] = [];
-    let size = 0;
-    let isWhole = false;
-    if (Number(source.headers["content-length"] ?? 0) > limit) refuse();
-
-    source.on("data", (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > limit) refuse();
-      else chunks.push(chunk);
-    });
-    source.once("end", () => {
-      isWhole = true;
-      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
-    });
-    source.once("error", reject);
-    // Every request closes; only one that closes before its end was left by its caller.
-    source.once("close", () => {
-      if (!isWhole) reject(new MeshError("CANCELLED", "the caller went away"));
-    });
-
-    function refuse(): void {
-      chunks.length = 0;
-      reject(tooLarge(limit));
-    }
-  });
 }
 
 function failing(error: Error): AsyncIterable<Uint8Array> {

@@ -6,11 +6,8 @@ import {
   type ContextValues,
   createContextValues,
   createHandlerContext,
-  createMethodImplSpec,
-  createServiceImplSpec,
   type HandlerContext,
   type Interceptor,
-  type MethodImplSpec,
   type Transport,
 } from "@connectrpc/connect";
 import {
@@ -21,6 +18,7 @@ import {
   transformInvokeImplementation,
 } from "@connectrpc/connect/protocol";
 import { MeshError } from "@runmesh/domain/errors";
+import { collectSpecs } from "./method-specs.ts";
 import { principalKey } from "./principal.ts";
 import { REQUEST_ID_HEADER, requestIdKey } from "./request-id.ts";
 import { toConnectError } from "./rpc-errors.ts";
@@ -43,7 +41,7 @@ export interface InProcessOptions {
  * 3. A stream is pulled: a handler makes its next message only when the caller asks for it.
  */
 export function createDirectTransport(routes: (router: ConnectRouter) => void, options: InProcessOptions): Transport {
-  const specs = collect(routes);
+  const specs = collectSpecs(routes);
   const serverInterceptors = [...options.interceptors];
   const interceptors = [...(options.clientInterceptors ?? [])];
 
@@ -120,25 +118,6 @@ type CallRequest = Pick<HandlerContext, "url" | "signal"> & {
   readonly contextValues: ContextValues;
 };
 type Context = ReturnType<typeof createHandlerContext>;
-
-/** A router that keeps implementations instead of making protocol handlers of them. */
-function collect(routes: (router: ConnectRouter) => void): Map<DescMethod, MethodImplSpec> {
-  const specs = new Map<DescMethod, MethodImplSpec>();
-  const router: ConnectRouter = {
-    handlers: [],
-    service(service, implementation) {
-      const { methods } = createServiceImplSpec(service, implementation);
-      for (const spec of Object.values(methods)) specs.set(spec.method, spec);
-      return router;
-    },
-    rpc(method, implementation) {
-      specs.set(method, createMethodImplSpec(method, implementation));
-      return router;
-    },
-  };
-  routes(router);
-  return specs;
-}
 
 function describe(method: DescMethod, header: HeaderInit | undefined, contextValues: ContextValues | undefined) {
   return {

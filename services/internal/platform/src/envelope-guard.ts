@@ -1,5 +1,5 @@
 import type { Compression } from "@connectrpc/connect/protocol";
-import { tooLarge } from "./body-guard.ts";
+import { tooLarge } from "./read-body.ts";
 import { MAX_REQUEST_BYTES } from "./rpc-limits.ts";
 
 const HEAD_BYTES = 5;

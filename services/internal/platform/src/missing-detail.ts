@@ -17,13 +17,7 @@ export async function addMissingDetail(
   requestId: string,
   log: Log,
 ): Promise<UniversalServerResponse> {
-  const tell = (error: ConnectError) => {
-    const told = explain(error, guarded, requestId);
-    if (told.code === Code.Internal || told.code === Code.Unknown) {
-      log.error({ requestId, error: error.rawMessage }, "a call failed outside its handler");
-    }
-    return told;
-  };
+  const tell = (error: ConnectError) => explain(error, guarded.check, requestId, log);
   if (answer.trailer !== undefined) {
     return { ...answer, ...(answer.body && { body: withTrailerDetail(answer.body, answer.trailer, tell) }) };
   }
@@ -47,16 +41,26 @@ function errorAnswer(answer: UniversalServerResponse, told: ConnectError): Unive
   return { status: answer.status, header, body: once(body) };
 }
 
-/** A library error becomes the fault of the request when the request's message turns out to be unreadable. */
-function explain(error: ConnectError, guarded: GuardedRequest, requestId: string): ConnectError {
-  if (error.code === Code.Internal || error.code === Code.InvalidArgument) {
-    try {
-      guarded.check();
-    } catch (fault) {
-      return toConnectError(fault, requestId);
-    }
+/**
+ * The error with the detail that it lacks. A library error becomes the fault of the request when `check` finds the
+ * request's message to be unreadable.
+ */
+export function explain(error: ConnectError, check: () => void, requestId: string, log: Log): ConnectError {
+  const told = toConnectError(findFault(error, check) ?? error, requestId);
+  if (told.code === Code.Internal || told.code === Code.Unknown) {
+    log.error({ requestId, error: error.rawMessage }, "a call failed outside its handler");
   }
-  return toConnectError(error, requestId);
+  return told;
+}
+
+function findFault(error: ConnectError, check: () => void): unknown {
+  if (error.code !== Code.Internal && error.code !== Code.InvalidArgument) return undefined;
+  try {
+    check();
+    return undefined;
+  } catch (fault) {
+    return fault;
+  }
 }
 
 async function* withTrailerDetail(

@@ -5,17 +5,19 @@ import {
   createContextValues,
   type Interceptor,
 } from "@connectrpc/connect";
-import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
+import { type Compression, type UniversalHandler, validateReadWriteMaxBytes } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import { MeshError } from "@runmesh/domain/errors";
 import { guardBody } from "./body-guard.ts";
 import type { Log } from "./log.ts";
+import { collectSpecs } from "./method-specs.ts";
 import { addMissingDetail } from "./missing-detail.ts";
 import type { NodeRequest, NodeResponse, RequestGuard } from "./one-port-server.ts";
 import { originKey } from "./origin.ts";
 import { refuse } from "./refusal.ts";
 import { REQUEST_ID_HEADER, readRequestId, requestIdKey } from "./request-id.ts";
 import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
+import { createUnaryCalls } from "./unary-calls.ts";
 
 export interface RequestHandlerOptions {
   readonly routes: (router: ConnectRouter) => void;
@@ -36,15 +38,17 @@ export function createRequestHandler(
 ): (request: NodeRequest, response: NodeResponse) => void {
   const { guard, fallback, log } = options;
   const compressions = options.acceptCompression ?? [];
-  const router = createConnectRouter({
+  const limits = validateReadWriteMaxBytes(MAX_REQUEST_BYTES + SLACK_BYTES, undefined, undefined);
+  const shared = {
     interceptors: [...options.interceptors],
-    acceptCompression: [...compressions],
-    readMaxBytes: MAX_REQUEST_BYTES + SLACK_BYTES,
     jsonOptions: { ignoreUnknownFields: false, recursionLimit: MAX_RECURSION },
     binaryOptions: { recursionLimit: MAX_RECURSION },
     shutdownSignal: options.shutdownSignal,
-  });
-  options.routes(router);
+  };
+  const router = createConnectRouter({ ...shared, ...limits, acceptCompression: [...compressions] });
+  const specs = collectSpecs(options.routes, router);
+  const negotiatesCompression = compressions.length > 0;
+  const unaryCalls = createUnaryCalls({ ...shared, specs, limits, negotiatesCompression, log });
   const handlers = new Map<string, UniversalHandler>(router.handlers.map((handler) => [handler.requestPath, handler]));
 
   async function call(handler: UniversalHandler, request: NodeRequest, response: NodeResponse, requestId: string) {
@@ -66,13 +70,16 @@ export function createRequestHandler(
     }
     const url = request.url ?? "";
     const query = url.indexOf("?");
-    const handler = handlers.get(query < 0 ? url : url.slice(0, query));
+    const path = query < 0 ? url : url.slice(0, query);
+    const handler = handlers.get(path);
     if (handler === undefined) {
       if (fallback !== undefined) fallback(request, response);
       else refuse(request, response, new MeshError("NOT_SERVED", "there is no such method"), requestId);
       return;
     }
-    call(handler, request, response, requestId).catch((error: unknown) => {
+    const answered =
+      unaryCalls.serve(path, request, response, requestId) ?? call(handler, request, response, requestId);
+    answered.catch((error: unknown) => {
       const { service, method } = handler;
       // The caller is gone, or the answer is half sent: nothing is left to tell it.
       log.debug(
