@@ -2,14 +2,17 @@ import { taskId as toTaskId } from "@runmesh/domain/ids";
 import { EVENT_TYPES, RUN_STATES } from "@runmesh/domain/states";
 import { admitTo } from "./admission.ts";
 import type { Db } from "./db.ts";
-import type { DefinitionCache } from "./definition-cache.ts";
+import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { runMove } from "./event-moves.ts";
+import { isTaskLimited, readLimits } from "./limits.ts";
 import { insertEvents, insertRunEvents } from "./outbox-write.ts";
-import { placeTasks } from "./place-tasks.ts";
+import { keysOf, placeTasks } from "./place-tasks.ts";
+import { insertScheduled, type PlacedTask } from "./places.ts";
 import { listRunSlots, setRunSlotActive } from "./run-slots.ts";
 import { deleteRunTimer, TIMER_KINDS } from "./run-timers.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
-import { lockKeys, recountSlots } from "./slot-counts.ts";
+import { lockKeys, recountSlots, tryLockKeys } from "./slot-counts.ts";
+import type { Placed } from "./wake-tasks.ts";
 
 interface Deps {
   readonly db: Db;
@@ -30,7 +33,9 @@ export function beginDueRun(deps: Deps, p: { tenantId: number; runId: bigint }):
     );
     if (keys.length > 0)
       return admitRuns(tx, deps.definitions, { tenantId: p.tenantId, keys: keys.map(({ key }) => key) });
-    return begin(tx, deps.definitions, p.tenantId, run);
+    return begin(tx, deps.definitions, p.tenantId, run, (loaded, tasks) =>
+      placeTasks(tx, { tenantId: p.tenantId, loaded, tasks }),
+    );
   });
 }
 
@@ -59,7 +64,9 @@ export async function admitRuns(
       const run = await lockRun(tx, { tenantId, runId: slot.run_id, skipLocked: true });
       if (run === undefined || run.state !== RUN_STATES.PENDING || !run.is_due) continue;
       await setRunSlotActive(tx, { tenantId, key, runId: slot.run_id });
-      for (const route of await begin(tx, definitions, tenantId, run)) routes.add(route);
+      const place = (loaded: LoadedDefinition, tasks: readonly PlacedTask[]) =>
+        placeWithoutWaiting(tx, { tenantId, loaded, tasks });
+      for (const route of await begin(tx, definitions, tenantId, run, place)) routes.add(route);
       active++;
     }
   }
@@ -67,21 +74,40 @@ export async function admitRuns(
   return routes;
 }
 
+/**
+ * Keys of tasks come before those of runs in the order of locks: where one cannot be had at once, the tasks are due now, and
+ * the scheduler brings them before their limits.
+ */
+async function placeWithoutWaiting(
+  tx: Db,
+  p: { tenantId: number; loaded: LoadedDefinition; tasks: readonly PlacedTask[] },
+): Promise<Placed> {
+  const { tenantId, loaded } = p;
+  const limited = p.tasks.filter((task) => isTaskLimited(loaded, task.taskId));
+  if (limited.length === 0) return placeTasks(tx, p);
+  const taskIds = limited.map((task) => task.taskId);
+  const limits = await readLimits(tx, tenantId, loaded, taskIds);
+  const keys = limits.flatMap((of, i) => keysOf(taskIds[i]!, of));
+  if (await tryLockKeys(tx, { tenantId, keys })) return placeTasks(tx, p);
+  await insertScheduled(tx, { tenantId, tasks: limited.map((task) => ({ ...task, delayMs: 0, limited: true })) });
+  return placeTasks(tx, { ...p, tasks: p.tasks.filter((task) => !isTaskLimited(loaded, task.taskId)) });
+}
+
 async function begin(
   tx: Db,
   definitions: DefinitionCache,
   tenantId: number,
   run: LockedRun,
+  place: (loaded: LoadedDefinition, tasks: readonly PlacedTask[]) => Promise<Placed>,
 ): Promise<ReadonlySet<number>> {
   const runId = run.id;
   const loaded = await definitions.get(tenantId, run.definition_id);
   const sequence = run.sequence + 1;
   const type = EVENT_TYPES.RUN_STARTED;
   const unchanged = { ended: 0, dead: 0, skipped: 0, cancelled: 0, failing: 0, isTerminal: false, failure: undefined };
-  const placed = await placeTasks(tx, {
-    tenantId,
+  const placed = await place(
     loaded,
-    tasks: loaded.plan.roots.map((ordinal) => ({
+    loaded.plan.roots.map((ordinal) => ({
       taskId: toTaskId(runId, ordinal),
       routeId: loaded.routeIds[ordinal]!,
       rank: loaded.ranks[ordinal]!,
@@ -89,7 +115,7 @@ async function begin(
       failures: 0,
       losses: 0,
     })),
-  });
+  );
   await changeRun(tx, { tenantId, runId, state: RUN_STATES.RUNNING, sequence, ...unchanged });
   await insertRunEvents(tx, { tenantId, runId, principal: "", events: [{ sequence, type, taskId: null }] });
   await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });

@@ -16,7 +16,7 @@ import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import type { TaskLimits } from "./limits.ts";
 import { keysOf } from "./place-tasks.ts";
-import { HOLD_OPENED, READY_OPENED, settleSlots, TAKE_SLOTS, WANTED_BY_OPENED } from "./slot-counts.ts";
+import { PLACE_OPENED, settleSlots, wantedBy } from "./slot-counts.ts";
 
 /**
  * The hot end of a task whose run has to do with limits. Beside the invariants of complete-leases.ts:
@@ -111,15 +111,8 @@ const placing = (hasDependents: boolean): string => `${hasDependents ? `${UNBLOC
       SELECT key, 1, NULL::bigint, NULL::int FROM dropped WHERE key <> ALL ((SELECT keys FROM finished)::text[])
       UNION ALL
       SELECT 'w:' || key, active::int, NULL, NULL FROM left_limits${
-        hasDependents ? `\n      UNION ALL${WANTED_BY_OPENED}` : ""
-      }`)},${
-    hasDependents
-      ? ` taken AS (${TAKE_SLOTS}
-  ), woken AS (${READY_OPENED}
-  ), waiting AS (${HOLD_OPENED}
-  ),`
-      : ""
-  }`;
+        hasDependents ? `\n      UNION ALL${wantedBy("opened")}` : ""
+      }`)},${hasDependents ? `${PLACE_OPENED},` : ""}`;
 
 const texts = new Map<string, string>();
 

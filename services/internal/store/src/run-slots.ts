@@ -6,21 +6,6 @@ export interface RunSlotRow {
   active: boolean;
 }
 
-/** Enters runs that share a limit; they wait until they are admitted. */
-export const insertRunSlots = (
-  db: Db,
-  p: { tenantId: number; slots: readonly { key: string; runId: bigint; limit: number }[] },
-) =>
-  db.rows(
-    "insert_run_slots",
-    `
-  INSERT INTO run_slot (tenant_id, key, run_id, slot_limit, active)
-  SELECT $1, key, run_id, slot_limit, false
-  FROM unnest($2::text[], $3::bigint[], $4::int[]) AS slot (key, run_id, slot_limit)
-  ON CONFLICT DO NOTHING`,
-    [p.tenantId, p.slots.map((slot) => slot.key), p.slots.map((slot) => slot.runId), p.slots.map((slot) => slot.limit)],
-  );
-
 /** Leaves the limit; answers the keys. */
 export const freeRunSlot = async (db: Db, p: { tenantId: number; runId: bigint }): Promise<string[]> => {
   const rows = await db.rows<{ key: string }>(

@@ -43,6 +43,23 @@ export const lockKeys = async (
   return rows.map((row) => row.key);
 };
 
+/**
+ * Whether all of some keys could be locked at once, for who holds locks that come later in the order. Rows that are
+ * missing are made; those of keys that could be had stay locked either way.
+ */
+export async function tryLockKeys(db: Db, p: { tenantId: number; keys: readonly string[] }): Promise<boolean> {
+  const keys = [...new Set(p.keys)];
+  await db.rows(
+    "make_slot_counts",
+    `
+  INSERT INTO slot_count (tenant_id, key, used, waits)
+  SELECT $1, key, 0, false FROM unnest($2::text[]) AS key ${IN_ORDER}
+  ON CONFLICT DO NOTHING`,
+    [p.tenantId, keys],
+  );
+  return (await lockKeys(db, { tenantId: p.tenantId, keys, mayWait: false })).length === keys.length;
+}
+
 /** Counts locked keys anew: a statement of its own, so that its snapshot is newer than the locks. */
 export const recountSlots = (db: Db, p: { tenantId: number; keys: readonly string[] }) =>
   db.rows(
@@ -130,32 +147,33 @@ export const settleSlots = (parts: string): string => `
 export const isRefused = (id: string): string =>
   `coalesce(((SELECT ids FROM refused))[width_bucket(${id}, (SELECT ids FROM refused))] = ${id}, false)`;
 
-/** After `settleSlots`: the slots of tasks that got all they wanted. */
-export const TAKE_SLOTS = `
-  INSERT INTO slot (tenant_id, key, task_id)
-  SELECT $1, key, named.id
-  FROM demand CROSS JOIN LATERAL unnest(ids) AS named (id)
-  WHERE NOT ${isRefused("named.id")}`;
+/** The slots that tasks of a CTE want: (task_id, route_id, rank, key, slot_limit, run_limit), with 0 for no limit. */
+export const wantedBy = (tasks: string): string => `
+      SELECT 'k:' || key, 0, task_id, slot_limit FROM ${tasks} WHERE slot_limit > 0
+      UNION ALL
+      SELECT 'r:' || (task_id >> 20), 0, task_id, run_limit FROM ${tasks} WHERE run_limit > 0`;
 
 const TASK_COLUMNS = "task_id, route_id, rank, attempt, failures, losses";
 
-/** After `settleSlots`: tasks of `opened` that got their slots, or need none, are ready, */
-export const READY_OPENED = `
-  INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
-  SELECT $1, task_id, route_id, rank, 0, 0, 0, clock_timestamp() FROM opened
-  WHERE NOT ${isRefused("task_id")}
-  RETURNING route_id`;
-
-/** and the others are held. */
-export const HOLD_OPENED = `
-  INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited, concurrency_key, slot_limit, run_limit)
-  SELECT $1, task_id, route_id, rank, 0, 0, 0, CASE WHEN slot_limit > 0 THEN 2 ELSE 3 END, clock_timestamp(), true, key,
-    slot_limit, run_limit
-  FROM opened
-  WHERE ${isRefused("task_id")}`;
-
-/** The slots that tasks of `opened` want: (task_id, route_id, rank, key, slot_limit, run_limit), 0 for no limit. */
-export const WANTED_BY_OPENED = `
-      SELECT 'k:' || key, 0, task_id, slot_limit FROM opened WHERE slot_limit > 0
-      UNION ALL
-      SELECT 'r:' || (task_id >> 20), 0, task_id, run_limit FROM opened WHERE run_limit > 0`;
+/**
+ * After `settleSlots`: tasks of `opened`, which nothing but limits holds up, are ready with their slots, or held. `woken`
+ * has the routes of those that are ready.
+ */
+export const PLACE_OPENED = `
+  taken AS (
+    INSERT INTO slot (tenant_id, key, task_id)
+    SELECT $1, key, id FROM (${wantedBy("opened")}
+    ) AS wanted (key, freed, id, most)
+    WHERE NOT ${isRefused("id")}
+  ), woken AS (
+    INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
+    SELECT $1, task_id, route_id, rank, 0, 0, 0, clock_timestamp() FROM opened
+    WHERE NOT ${isRefused("task_id")}
+    RETURNING route_id
+  ), waiting AS (
+    INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited, concurrency_key, slot_limit, run_limit)
+    SELECT $1, task_id, route_id, rank, 0, 0, 0, CASE WHEN slot_limit > 0 THEN 2 ELSE 3 END, clock_timestamp(), true, key,
+      slot_limit, run_limit
+    FROM opened
+    WHERE ${isRefused("task_id")}
+  )`;
