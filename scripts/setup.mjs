@@ -48,7 +48,10 @@ function holdsEveryPackage() {
 function install() {
   console.error("Installing packages (npm ci); this takes about half a minute.");
   const npm = process.env.npm_execpath;
-  const [program, args] = npm === undefined ? ["npm", ["ci"]] : [process.execPath, [npm, "ci"]];
+  // Most packages want a newer Node than the one that installs them, and are run by the one that is installed: npm's
+  // warnings of that, sixty lines of them, would bury what matters.
+  const ci = ["ci", "--loglevel=error"];
+  const [program, args] = npm === undefined ? ["npm", ci] : [process.execPath, [npm, ...ci]];
   const shell = npm === undefined && process.platform === "win32";
   const result = spawnSync(program, args, { cwd: root, stdio: "inherit", shell });
   if (result.error !== undefined) fail(`npm is needed to install and could not be run: ${result.error.message}`);

@@ -5,8 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { toolCache } from "@runmesh/testing/tool-cache";
-import { packPackages } from "../../scripts/pack.ts";
-import { ROOT } from "../markdown.ts";
+import { getCodeBlock, ROOT, readCodeBlocks } from "../markdown.ts";
 
 const run = promisify(execFile);
 /** The oldest that the packages say they run on. */
@@ -15,8 +14,8 @@ const NPM_MS = 150_000;
 const PROGRAM_MS = 50_000;
 const OURS =
   /^(NODE_(OPTIONS|PATH|ENV)|VITEST.*|RUNMESH_.*|INIT_CWD|npm_(command|execpath|lifecycle_.*|package_.*|config_(.*prefix|allow_scripts)))$/;
-/** What a user adds, at the versions that this repository has. */
-const OTHERS = ["zod", "esbuild", "typescript", "@types/node"];
+/** What a user adds beside zod, at the versions that this repository has. */
+const TOOLS = ["esbuild", "typescript", "@types/node"];
 
 export interface PackedProject extends AsyncDisposable {
   readonly folder: string;
@@ -26,15 +25,21 @@ export interface PackedProject extends AsyncDisposable {
   tool(name: string, args: readonly string[]): Promise<void>;
 }
 
-/** An empty project outside the repository, into which the packed packages were installed. */
+/** An empty project outside the repository, made as the author's page says, with the packed packages installed. */
 export async function createPackedProject(): Promise<PackedProject> {
   const folder = await mkdtemp(join(tmpdir(), "runmesh-project-"));
   const { devDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  await writeFile(join(folder, "package.json"), '{"private": true, "type": "module"}');
+  const blocks = readCodeBlocks("docs/sdk.md");
+  const pinned = (name: string) => `${name}@${devDependencies[name]}`;
+  const shell = async (block: string) => {
+    const script = block.replaceAll("../my-project", folder).replace(/\bzod\b/, pinned("zod"));
+    await run("bash", ["-euo", "pipefail", "-c", script], { cwd: ROOT, env: bareEnv(), timeout: NPM_MS });
+  };
+  await shell(getCodeBlock(blocks, "npm run packages").text);
+  await shell(getCodeBlock(blocks, "npm init -y").text);
   await cp(join(ROOT, "tests/interop/pack-project"), folder, { recursive: true });
-  const packed = packPackages(folder);
-  const wanted = [...packed.map(({ file }) => file), ...OTHERS.map((name) => `${name}@${devDependencies[name]}`)];
-  await run("npm", ["install", "--no-audit", "--no-fund", ...wanted], { cwd: folder, env: bareEnv(), timeout: NPM_MS });
+  const tools = ["install", "--no-audit", "--no-fund", ...TOOLS.map(pinned)];
+  await run("npm", tools, { cwd: folder, env: bareEnv(), timeout: NPM_MS });
   const oldest = await installOldestNode();
   return {
     folder,
