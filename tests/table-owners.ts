@@ -10,7 +10,7 @@ export const TABLE_WRITERS: Readonly<Record<string, readonly string[]>> = {
   audit: ["audit"],
   bus_message: ["bus-messages"],
   bus_subscription: ["bus-messages"],
-  definition: ["definitions"],
+  definition: ["definitions", "unused-definitions"],
   duty: ["bus-messages", "duties"],
   held: ["held", "places", "release-leases", "slot-counts", "slots"],
   lane_group: ["lane-groups"],

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { createServiceClient, createTransport } from "@runmesh/client/internal";
 import { LogLineSchema } from "@runmesh/contracts/task/v1/task_pb";
@@ -309,4 +310,85 @@ test("worker sessions go once no run is left that could name them", async () => 
   const forgotten = await remove(mesh);
 
   expect([named.sessions, forgotten.sessions]).toEqual([0, 1]);
+});
+
+const definitions = (mesh: TestMesh, name: string) =>
+  mesh.db.rows<{ id: bigint; is_fresh: boolean }>(
+    "",
+    `SELECT definition.id, used_at > clock_timestamp() - interval '1 hour' AS is_fresh
+     FROM definition JOIN workflow ON workflow.id = workflow_id WHERE name = $1`,
+    [name],
+  );
+const ageDefinitions = (mesh: TestMesh, ms: number) =>
+  mesh.db.rows("", "UPDATE definition SET used_at = used_at - $1 * interval '1 ms'", [ms]);
+
+test("an inline definition goes when no kept run has it, and its content may be started again", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const gone = { name: "gone", tasks: [{ priority: 1 }] };
+  const first = await mesh.given.run(gone);
+  const open = await mesh.given.run({ name: "open" });
+  const { version } = await mesh.given.workflow({ name: "registered" });
+  await worker.complete(await worker.acquireOne());
+  await mesh.ended(first);
+  await mesh.standalone.relayed();
+  await age(mesh, KEEP + DAY, [first, open]);
+
+  const young = await remove(mesh);
+  await ageDefinitions(mesh, KEEP + DAY);
+  const old = await remove(mesh);
+  const left = await definitions(mesh, "gone");
+  const again = await mesh.given.run(gone);
+  await worker.drain();
+
+  expect([young.definitions, old.definitions]).toEqual([0, 1]);
+  expect(left).toEqual([]);
+  expect((await mesh.ended(again)).state).toBe(4);
+  expect((await mesh.ended(open)).state).toBe(4);
+  expect(await definitions(mesh, "open")).toMatchObject([{ is_fresh: true }]);
+  expect(await definitions(mesh, "registered")).toMatchObject([{ is_fresh: false }]);
+  expect(version).toBe(1);
+});
+
+test("a start or a rerun keeps a definition that retention was about to remove", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const [started, rerun] = [await mesh.given.run({ name: "started" }), await mesh.given.run({ name: "rerun" })];
+  await worker.drain();
+  await Promise.all([mesh.ended(started), mesh.ended(rerun)]);
+  await mesh.standalone.relayed();
+  await ageDefinitions(mesh, KEEP + DAY);
+
+  // Runs whose statements are still to come: only the word that the definitions are used stands for them.
+  await mesh.given.run({ name: "started" });
+  await mesh.runs.rerunRun({ runId: rerun });
+  await worker.drain();
+  await mesh.standalone.relayed();
+  await mesh.db.rows("", "DELETE FROM run", []);
+  const removed = await remove(mesh);
+
+  expect(removed.definitions).toBe(0);
+});
+
+test("a start that finds its definition just being removed registers it anew", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const first = await mesh.given.run({ name: "raced" });
+  await worker.drain();
+  await mesh.ended(first);
+  await ageDefinitions(mesh, KEEP + DAY);
+
+  let starting: Promise<bigint> | undefined;
+  await mesh.db.transaction(async (tx) => {
+    await tx.rows("", "DELETE FROM run WHERE id = $1", [first]);
+    await tx.rows("", "DELETE FROM definition WHERE workflow_id = (SELECT id FROM workflow WHERE name = 'raced')", []);
+    starting = mesh.given.run({ name: "raced" });
+    const waits = "SELECT 1 FROM pg_locks WHERE NOT granted";
+    while ((await tx.rows("", waits, [])).length === 0) await delay(10);
+  });
+  const again = await starting!;
+  await worker.drain();
+
+  expect((await mesh.ended(again)).state).toBe(4);
+  expect(await definitions(mesh, "raced")).toMatchObject([{ is_fresh: true }]);
 });

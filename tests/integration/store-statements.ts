@@ -59,6 +59,7 @@ export const ACROSS_TENANTS = new Set([
   "tenants/findTenant",
   "tenants/insertTenant",
   "tenants/listTenants",
+  "unused-definitions/removeUnusedDefinitions",
 ]);
 
 export interface Statement {

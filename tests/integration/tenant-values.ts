@@ -46,6 +46,7 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) =
   "schedules/advanceSchedule": () => ({ started: 0, buffered: 0 }),
   "sessions/": () => ({ slots: 10 }),
   "outbox-parked/parkOutboxRows": () => ({ ids: [1], behind: false }),
+  "unused-definitions/": (of) => ({ id: of.definitionId }),
   "unfold/": () => ({ attempts: [], dead: [] }),
   "requests/": () => ({ digest: "00000000-0000-0000-0000-000000000001" }),
   "schedule-ticks/noteStartedTicks": (of) => ({ started: [{ tick: Date.now(), runId: of.runId }] }),

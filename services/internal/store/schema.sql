@@ -105,10 +105,12 @@ CREATE TABLE definition (
   task_count integer NOT NULL,
   edge_count integer NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  used_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   CONSTRAINT definition_tenant_id_workflow_id_fkey FOREIGN KEY (tenant_id, workflow_id) REFERENCES workflow(tenant_id, id),
   CONSTRAINT definition_pkey PRIMARY KEY (tenant_id, id),
   CONSTRAINT definition_tenant_id_content_hash_inline_key UNIQUE (tenant_id, content_hash, inline)
 );
+CREATE INDEX definition_unused ON public.definition USING btree (tenant_id, used_at) WHERE inline;
 CREATE INDEX definition_version ON public.definition USING btree (tenant_id, workflow_id, version);
 
 CREATE TABLE duty (

@@ -7,6 +7,7 @@ import type { Principal } from "@runmesh/platform/principal";
 import { insertAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
 import { type DefinitionRow, findDefinition, findDefinitionByHash, insertDefinition } from "@runmesh/store/definitions";
+import { useDefinition } from "@runmesh/store/unused-definitions";
 import { internWorkflow, lockWorkflow, setLatestVersion } from "@runmesh/store/workflows";
 import { LRUCache } from "lru-cache";
 
@@ -32,7 +33,9 @@ export class Registry {
   ): Promise<{ row: DefinitionRow; created: boolean }> {
     const hash = hashDefinition(definition);
     const known = await findDefinitionByHash(this.#db, { tenantId, hash, inline });
-    if (known !== undefined) return { row: known, created: false };
+    if (known !== undefined && (!known.is_stale || (await useDefinition(this.#db, { tenantId, id: known.id })))) {
+      return { row: known, created: false };
+    }
     const edgeCount = buildPlan(definition).edgeCount;
     return this.#db.transaction(async (tx) => {
       const { id: workflowId } = await internWorkflow(tx, { tenantId, name: definition.name });

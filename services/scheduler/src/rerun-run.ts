@@ -8,6 +8,7 @@ import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { LoadedDefinition } from "@runmesh/store/definition-cache";
 import { setRerunOf } from "@runmesh/store/reruns";
 import { findInputs, findRun, type RunRow } from "@runmesh/store/runs";
+import { useDefinition } from "@runmesh/store/unused-definitions";
 import { Registry } from "./registry.ts";
 import { RunMoves } from "./run-moves.ts";
 import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
@@ -49,14 +50,21 @@ export async function rerunRun(
 
 /** That of the run, or the version asked for. Throws NOT_FOUND. */
 async function findDefinition(
-  { definitions, registry }: Deps,
+  { db, definitions, registry }: Deps,
   tenantId: number,
   row: RunRow,
   { definition }: RerunRunRequest,
 ): Promise<LoadedDefinition> {
   const isNewest = definition.case === "newestVersion" && definition.value;
   const version = definition.case === "workflowVersion" ? definition.value : 0;
-  if (!isNewest && version === 0) return definitions.get(tenantId, row.definition_id);
+  if (!isNewest && version === 0) {
+    const isInline = row.version === 0;
+    // It goes with its last run, which may be this one.
+    if (isInline && !(await useDefinition(db, { tenantId, id: row.definition_id }))) {
+      throw new MeshError("NOT_FOUND", `no run ${row.id}`);
+    }
+    return definitions.get(tenantId, row.definition_id);
+  }
   const found = await registry.getVersion(tenantId, row.workflow, version);
   return definitions.get(tenantId, found.id);
 }

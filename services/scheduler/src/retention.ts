@@ -14,6 +14,7 @@ import {
   removeOldStartKeys,
   removeRowsOfRun,
 } from "@runmesh/store/retention";
+import { removeUnusedDefinitions } from "@runmesh/store/unused-definitions";
 
 export interface RetentionOptions {
   readonly db: Db;
@@ -30,6 +31,8 @@ export interface Removed {
   readonly rows: number;
   readonly keys: number;
   readonly sessions: number;
+  /** Inline definitions that no run has any more. */
+  readonly definitions: number;
   /** Ranges of run ids that were dropped whole. */
   readonly ranges: number;
 }
@@ -65,7 +68,7 @@ export class Retention {
 
   async runOnce(signal: AbortSignal): Promise<Removed> {
     const duty = await this.#hold();
-    const removed = { onDuty: duty !== undefined, runs: 0, rows: 0, keys: 0, sessions: 0, ranges: 0 };
+    const removed = { onDuty: duty !== undefined, runs: 0, rows: 0, keys: 0, sessions: 0, definitions: 0, ranges: 0 };
     if (duty === undefined) return removed;
     try {
       removed.rows += await this.#removeRows(signal);
@@ -75,6 +78,7 @@ export class Retention {
       // Last, since it may wait for a long transaction of somebody else's and then fail.
       removed.keys += await this.#removeKeys(signal);
       removed.sessions += await removeOldSessions(this.#db, { duty, limit: this.#batch, keepMs: this.#keepMs });
+      removed.definitions += await this.#removeDefinitions(signal);
       for (const slot of whole) if (await this.#drop(slot, signal)) removed.ranges++;
       return removed;
     } finally {
@@ -153,6 +157,19 @@ export class Retention {
       this.#key = { afterTenant, afterWorkflow, afterDigest };
     }
     return keys;
+  }
+
+  /** What is looked at and stays counts as used: so each is looked at once. */
+  async #removeDefinitions(signal: AbortSignal): Promise<number> {
+    let definitions = 0;
+    while (!signal.aborted) {
+      const duty = await this.#hold();
+      if (duty === undefined) break;
+      const swept = await removeUnusedDefinitions(this.#db, { duty, limit: this.#batch, keepMs: this.#keepMs });
+      definitions += swept.removed;
+      if (swept.looked < this.#batch) break;
+    }
+    return definitions;
   }
 
   async #drop(slot: Slot, signal: AbortSignal): Promise<boolean> {

@@ -19,11 +19,13 @@ const COLUMNS = `definition.id, definition.workflow_id, workflow.name AS workflo
 const FROM = `FROM definition
   JOIN workflow ON workflow.tenant_id = definition.tenant_id AND workflow.id = definition.workflow_id`;
 
+/** `is_stale`: a start of it has to say that it is used (unused-definitions.ts). */
 export const findDefinitionByHash = (db: Db, p: { tenantId: number; hash: Buffer; inline: boolean }) =>
-  db.find<DefinitionRow>(
+  db.find<DefinitionRow & { is_stale: boolean }>(
     "find_definition_by_hash",
     `
-  SELECT ${COLUMNS} ${FROM}
+  SELECT ${COLUMNS}, definition.inline AND definition.used_at < clock_timestamp() - interval '1 hour' AS is_stale
+  ${FROM}
   WHERE definition.tenant_id = $1 AND definition.content_hash = $2 AND definition.inline = $3`,
     [p.tenantId, p.hash, p.inline],
   );

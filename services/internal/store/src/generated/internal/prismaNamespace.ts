@@ -3111,7 +3111,8 @@ export const DefinitionScalarFieldEnum = {
   body: 'body',
   taskCount: 'taskCount',
   edgeCount: 'edgeCount',
-  createdAt: 'createdAt'
+  createdAt: 'createdAt',
+  usedAt: 'usedAt'
 } as const
 
 export type DefinitionScalarFieldEnum = (typeof DefinitionScalarFieldEnum)[keyof typeof DefinitionScalarFieldEnum]

@@ -55,6 +55,7 @@ export type DefinitionMinAggregateOutputType = {
   taskCount: number | null
   edgeCount: number | null
   createdAt: Date | null
+  usedAt: Date | null
 }
 
 export type DefinitionMaxAggregateOutputType = {
@@ -68,6 +69,7 @@ export type DefinitionMaxAggregateOutputType = {
   taskCount: number | null
   edgeCount: number | null
   createdAt: Date | null
+  usedAt: Date | null
 }
 
 export type DefinitionCountAggregateOutputType = {
@@ -81,6 +83,7 @@ export type DefinitionCountAggregateOutputType = {
   taskCount: number
   edgeCount: number
   createdAt: number
+  usedAt: number
   _all: number
 }
 
@@ -114,6 +117,7 @@ export type DefinitionMinAggregateInputType = {
   taskCount?: true
   edgeCount?: true
   createdAt?: true
+  usedAt?: true
 }
 
 export type DefinitionMaxAggregateInputType = {
@@ -127,6 +131,7 @@ export type DefinitionMaxAggregateInputType = {
   taskCount?: true
   edgeCount?: true
   createdAt?: true
+  usedAt?: true
 }
 
 export type DefinitionCountAggregateInputType = {
@@ -140,6 +145,7 @@ export type DefinitionCountAggregateInputType = {
   taskCount?: true
   edgeCount?: true
   createdAt?: true
+  usedAt?: true
   _all?: true
 }
 
@@ -240,6 +246,7 @@ export type DefinitionGroupByOutputType = {
   taskCount: number
   edgeCount: number
   createdAt: Date
+  usedAt: Date
   _count: DefinitionCountAggregateOutputType | null
   _avg: DefinitionAvgAggregateOutputType | null
   _sum: DefinitionSumAggregateOutputType | null
@@ -276,6 +283,7 @@ export type DefinitionWhereInput = {
   taskCount?: Prisma.IntFilter<"Definition"> | number
   edgeCount?: Prisma.IntFilter<"Definition"> | number
   createdAt?: Prisma.DateTimeFilter<"Definition"> | Date | string
+  usedAt?: Prisma.DateTimeFilter<"Definition"> | Date | string
   workflow?: Prisma.XOR<Prisma.WorkflowScalarRelationFilter, Prisma.WorkflowWhereInput>
 }
 
@@ -290,6 +298,7 @@ export type DefinitionOrderByWithRelationInput = {
   taskCount?: Prisma.SortOrder
   edgeCount?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  usedAt?: Prisma.SortOrder
   workflow?: Prisma.WorkflowOrderByWithRelationInput
 }
 
@@ -309,6 +318,7 @@ export type DefinitionWhereUniqueInput = Prisma.AtLeast<{
   taskCount?: Prisma.IntFilter<"Definition"> | number
   edgeCount?: Prisma.IntFilter<"Definition"> | number
   createdAt?: Prisma.DateTimeFilter<"Definition"> | Date | string
+  usedAt?: Prisma.DateTimeFilter<"Definition"> | Date | string
   workflow?: Prisma.XOR<Prisma.WorkflowScalarRelationFilter, Prisma.WorkflowWhereInput>
 }, "tenantId_id" | "tenantId_contentHash_inline">
 
@@ -323,6 +333,7 @@ export type DefinitionOrderByWithAggregationInput = {
   taskCount?: Prisma.SortOrder
   edgeCount?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  usedAt?: Prisma.SortOrder
   _count?: Prisma.DefinitionCountOrderByAggregateInput
   _avg?: Prisma.DefinitionAvgOrderByAggregateInput
   _max?: Prisma.DefinitionMaxOrderByAggregateInput
@@ -344,6 +355,7 @@ export type DefinitionScalarWhereWithAggregatesInput = {
   taskCount?: Prisma.IntWithAggregatesFilter<"Definition"> | number
   edgeCount?: Prisma.IntWithAggregatesFilter<"Definition"> | number
   createdAt?: Prisma.DateTimeWithAggregatesFilter<"Definition"> | Date | string
+  usedAt?: Prisma.DateTimeWithAggregatesFilter<"Definition"> | Date | string
 }
 
 export type DefinitionCreateInput = {
@@ -355,6 +367,7 @@ export type DefinitionCreateInput = {
   taskCount: number
   edgeCount: number
   createdAt?: Date | string
+  usedAt?: Date | string
   workflow: Prisma.WorkflowCreateNestedOneWithoutDefinitionsInput
 }
 
@@ -369,6 +382,7 @@ export type DefinitionUncheckedCreateInput = {
   taskCount: number
   edgeCount: number
   createdAt?: Date | string
+  usedAt?: Date | string
 }
 
 export type DefinitionUpdateInput = {
@@ -380,6 +394,7 @@ export type DefinitionUpdateInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   workflow?: Prisma.WorkflowUpdateOneRequiredWithoutDefinitionsNestedInput
 }
 
@@ -394,6 +409,7 @@ export type DefinitionUncheckedUpdateInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 export type DefinitionCreateManyInput = {
@@ -407,6 +423,7 @@ export type DefinitionCreateManyInput = {
   taskCount: number
   edgeCount: number
   createdAt?: Date | string
+  usedAt?: Date | string
 }
 
 export type DefinitionUpdateManyMutationInput = {
@@ -418,6 +435,7 @@ export type DefinitionUpdateManyMutationInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 export type DefinitionUncheckedUpdateManyInput = {
@@ -431,6 +449,7 @@ export type DefinitionUncheckedUpdateManyInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 export type DefinitionListRelationFilter = {
@@ -465,6 +484,7 @@ export type DefinitionCountOrderByAggregateInput = {
   taskCount?: Prisma.SortOrder
   edgeCount?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  usedAt?: Prisma.SortOrder
 }
 
 export type DefinitionAvgOrderByAggregateInput = {
@@ -487,6 +507,7 @@ export type DefinitionMaxOrderByAggregateInput = {
   taskCount?: Prisma.SortOrder
   edgeCount?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  usedAt?: Prisma.SortOrder
 }
 
 export type DefinitionMinOrderByAggregateInput = {
@@ -500,6 +521,7 @@ export type DefinitionMinOrderByAggregateInput = {
   taskCount?: Prisma.SortOrder
   edgeCount?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  usedAt?: Prisma.SortOrder
 }
 
 export type DefinitionSumOrderByAggregateInput = {
@@ -578,6 +600,7 @@ export type DefinitionCreateWithoutWorkflowInput = {
   taskCount: number
   edgeCount: number
   createdAt?: Date | string
+  usedAt?: Date | string
 }
 
 export type DefinitionUncheckedCreateWithoutWorkflowInput = {
@@ -589,6 +612,7 @@ export type DefinitionUncheckedCreateWithoutWorkflowInput = {
   taskCount: number
   edgeCount: number
   createdAt?: Date | string
+  usedAt?: Date | string
 }
 
 export type DefinitionCreateOrConnectWithoutWorkflowInput = {
@@ -631,6 +655,7 @@ export type DefinitionScalarWhereInput = {
   taskCount?: Prisma.IntFilter<"Definition"> | number
   edgeCount?: Prisma.IntFilter<"Definition"> | number
   createdAt?: Prisma.DateTimeFilter<"Definition"> | Date | string
+  usedAt?: Prisma.DateTimeFilter<"Definition"> | Date | string
 }
 
 export type DefinitionCreateManyWorkflowInput = {
@@ -642,6 +667,7 @@ export type DefinitionCreateManyWorkflowInput = {
   taskCount: number
   edgeCount: number
   createdAt?: Date | string
+  usedAt?: Date | string
 }
 
 export type DefinitionUpdateWithoutWorkflowInput = {
@@ -653,6 +679,7 @@ export type DefinitionUpdateWithoutWorkflowInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 export type DefinitionUncheckedUpdateWithoutWorkflowInput = {
@@ -664,6 +691,7 @@ export type DefinitionUncheckedUpdateWithoutWorkflowInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 export type DefinitionUncheckedUpdateManyWithoutWorkflowInput = {
@@ -675,6 +703,7 @@ export type DefinitionUncheckedUpdateManyWithoutWorkflowInput = {
   taskCount?: Prisma.IntFieldUpdateOperationsInput | number
   edgeCount?: Prisma.IntFieldUpdateOperationsInput | number
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  usedAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
 }
 
 
@@ -690,6 +719,7 @@ export type DefinitionSelect<ExtArgs extends runtime.Types.Extensions.InternalAr
   taskCount?: boolean
   edgeCount?: boolean
   createdAt?: boolean
+  usedAt?: boolean
   workflow?: boolean | Prisma.WorkflowDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["definition"]>
 
@@ -704,6 +734,7 @@ export type DefinitionSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Ex
   taskCount?: boolean
   edgeCount?: boolean
   createdAt?: boolean
+  usedAt?: boolean
   workflow?: boolean | Prisma.WorkflowDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["definition"]>
 
@@ -718,6 +749,7 @@ export type DefinitionSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Ex
   taskCount?: boolean
   edgeCount?: boolean
   createdAt?: boolean
+  usedAt?: boolean
   workflow?: boolean | Prisma.WorkflowDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["definition"]>
 
@@ -732,9 +764,10 @@ export type DefinitionSelectScalar = {
   taskCount?: boolean
   edgeCount?: boolean
   createdAt?: boolean
+  usedAt?: boolean
 }
 
-export type DefinitionOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "workflowId" | "version" | "contentHash" | "inline" | "body" | "taskCount" | "edgeCount" | "createdAt", ExtArgs["result"]["definition"]>
+export type DefinitionOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "workflowId" | "version" | "contentHash" | "inline" | "body" | "taskCount" | "edgeCount" | "createdAt" | "usedAt", ExtArgs["result"]["definition"]>
 export type DefinitionInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   workflow?: boolean | Prisma.WorkflowDefaultArgs<ExtArgs>
 }
@@ -761,6 +794,7 @@ export type $DefinitionPayload<ExtArgs extends runtime.Types.Extensions.Internal
     taskCount: number
     edgeCount: number
     createdAt: Date
+    usedAt: Date
   }, ExtArgs["result"]["definition"]>
   composites: {}
 }
@@ -1195,6 +1229,7 @@ export interface DefinitionFieldRefs {
   readonly taskCount: Prisma.FieldRef<"Definition", 'Int'>
   readonly edgeCount: Prisma.FieldRef<"Definition", 'Int'>
   readonly createdAt: Prisma.FieldRef<"Definition", 'DateTime'>
+  readonly usedAt: Prisma.FieldRef<"Definition", 'DateTime'>
 }
     
 
