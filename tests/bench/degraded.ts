@@ -27,21 +27,34 @@ export async function measureDegraded(options: DegradedOptions): Promise<Degrade
   const report: DegradedReport = {};
   const scaled = (size: number) => Math.max(1, Math.round(size * options.scale));
   for (const scenario of options.scenarios) {
+    const startedAt = performance.now();
     options.say(`${scenario} …`);
     if (scenario === "claim") {
       const size = scaled(100_000);
-      report.claim = await measureClaim({ blocked: size, future: size, ready: size }, options.repetitions);
+      report.claim = await measureClaim({ blocked: size, future: size, ready: size }, options.repetitions, options.say);
     }
-    if (scenario === "held-snapshot") report.heldSnapshot = await measureHeldSnapshot(scaled(50_000));
+    if (scenario === "held-snapshot") report.heldSnapshot = await measureHeldSnapshot(scaled(50_000), options.say);
     if (scenario === "memory") {
-      report.memory = await measureMemory({ openRuns: scaled(100_000), finishedTasks: scaled(1_000_000) });
+      const sizes = { openRuns: scaled(100_000), finishedTasks: scaled(1_000_000) };
+      report.memory = await measureMemory(sizes, options.say);
     }
     if (scenario === "recovery") report.recovery = await measureRecovery(scaled(10_000));
+    options.say(`${scenario} took ${Math.round((performance.now() - startedAt) / 1000)} s`);
   }
   return report;
 }
 
-export function describeDegraded({ claim, heldSnapshot, memory, recovery }: DegradedReport): string[] {
+/** What the doctor found after each scenario that was measured; nothing is a clean bill. */
+function readDoctor(report: DegradedReport): [string, readonly string[]][] {
+  return Object.entries(report).map(([scenario, figures]) => [scenario, figures.doctor]);
+}
+
+/** Whether every state was sound in the end: a fast mesh that lost something is no mesh. */
+export const isSound = (report: DegradedReport): boolean =>
+  readDoctor(report).every(([, findings]) => findings.length === 0);
+
+export function describeDegraded(report: DegradedReport): string[] {
+  const { claim, heldSnapshot, memory, recovery } = report;
   const lines: (readonly string[])[] = [];
   if (claim !== undefined) {
     const { blocked, future, ready } = claim.backlog;
@@ -63,12 +76,16 @@ export function describeDegraded({ claim, heldSnapshot, memory, recovery }: Degr
     lines.push([`peak memory after ${finishedTasks} tasks`, `${finishedTasksPeakMiB} MiB`, ""]);
   }
   if (recovery !== undefined) {
-    const { lostLeases, backlog, firstMs, lastMs, stillWaiting } = recovery;
+    const { lostLeases, inFront, returnedMs, againLastMs, startedLastMs, overtookBy, tailMs } = recovery;
     lines.push([
-      `${lostLeases} leases of a killed worker, behind a backlog of ${backlog}`,
-      `again after ${firstMs} to ${lastMs} ms`,
-      `${stillWaiting} of the backlog still waited`,
+      `${lostLeases} leases of a killed worker, ${inFront} older ready tasks of their priority in front`,
+      `leased again ${againLastMs - returnedMs} ms after they came back`,
+      `${againLastMs} ms after the kill, begun after ${startedLastMs}; the backlog's tail leased after ${tailMs}`,
     ]);
+    lines.push(["tasks of that backlog leased while the lost ones waited", `${overtookBy}`, ""]);
+  }
+  for (const [scenario, findings] of readDoctor(report)) {
+    lines.push([`doctor after ${scenario}`, findings.length === 0 ? "clean" : "NOT CLEAN", findings.join("; ")]);
   }
   return section("Degraded", ["what", "figure", "detail"], lines);
 }

@@ -1,6 +1,6 @@
 /** `npm run bench -- mesh|degraded [--json]`: measures, and compares with others in the same run. */
 import { parseArgs } from "node:util";
-import { DEGRADED_SCENARIOS, describeDegraded, measureDegraded } from "./degraded.ts";
+import { DEGRADED_SCENARIOS, describeDegraded, isSound, measureDegraded } from "./degraded.ts";
 import { measureMesh, SCENARIOS } from "./mesh.ts";
 import { compare, describeCircumstances, describeMesh, readCircumstances } from "./report.ts";
 
@@ -43,6 +43,7 @@ switch (positionals[0]) {
     const scenarios = choose(DEGRADED_SCENARIOS);
     const report = await measureDegraded({ scenarios, repetitions, scale: Number(values.scale), say });
     print(report, describeDegraded(report));
+    if (!isSound(report)) process.exitCode = 1;
     break;
   }
   default:

@@ -1,6 +1,8 @@
 import pg from "pg";
+import { askDoctor } from "../ask-doctor.ts";
 import { rounded } from "../statistics.ts";
 import { type MeshSubject, openMesh } from "../subjects/mesh-subject.ts";
+import { within } from "../within.ts";
 
 export interface HeldSnapshotFigures {
   readonly tasks: number;
@@ -9,18 +11,23 @@ export interface HeldSnapshotFigures {
   readonly heldPerSecond: readonly number[];
   /** Time to drain all, with the snapshot held over without. Target: at most 2. */
   readonly factor: number;
+  readonly doctor: readonly string[];
 }
 
+type Say = (line: string) => void;
+
 const ROUNDS = 5;
+/** Of a round, at a twentieth of the usual speed. */
+const ROUND_TIMEOUT_MS = 120_000;
 
 /** Drains in rounds, first as usual, then while another session holds a snapshot, so that no dead row can go. */
-export async function measureHeldSnapshot(tasks: number): Promise<HeldSnapshotFigures> {
+export async function measureHeldSnapshot(tasks: number, say: Say): Promise<HeldSnapshotFigures> {
   const subject = await openMesh();
   const holder = new pg.Client({ connectionString: subject.cluster.url, application_name: "holder" });
   try {
     const count = Math.ceil(tasks / ROUNDS);
     await drainRound(subject, Math.min(2_000, count));
-    const free = await drainRounds(subject, count);
+    const free = await drainRounds(subject, count, (line) => say(`  free: ${line}`));
     await subject.cluster.settle();
 
     await holder.connect();
@@ -28,7 +35,7 @@ export async function measureHeldSnapshot(tasks: number): Promise<HeldSnapshotFi
     await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     // A statement takes the snapshot, and a transaction id keeps the horizon as a writer would.
     await holder.query("SELECT txid_current()");
-    const held = await drainRounds(subject, count);
+    const held = await drainRounds(subject, count, (line) => say(`  held: ${line}`));
     await holder.query("ROLLBACK");
 
     const sum = (all: readonly number[]) => all.reduce((total, ms) => total + ms, 0);
@@ -38,6 +45,7 @@ export async function measureHeldSnapshot(tasks: number): Promise<HeldSnapshotFi
       freePerSecond: rates(free),
       heldPerSecond: rates(held),
       factor: rounded(sum(held) / sum(free)),
+      doctor: await askDoctor(subject),
     };
   } finally {
     await holder.end();
@@ -45,18 +53,22 @@ export async function measureHeldSnapshot(tasks: number): Promise<HeldSnapshotFi
   }
 }
 
-async function drainRounds(subject: MeshSubject, count: number): Promise<number[]> {
+async function drainRounds(subject: MeshSubject, count: number, say: Say): Promise<number[]> {
   const times: number[] = [];
-  for (let round = 0; round < ROUNDS; round++) times.push(await drainRound(subject, count));
+  for (let round = 0; round < ROUNDS; round++) {
+    const ms = await drainRound(subject, count);
+    say(`${count} tasks drained in ${ms.toFixed(0)} ms`);
+    times.push(ms);
+  }
   return times;
 }
 
 async function drainRound(subject: MeshSubject, count: number): Promise<number> {
   const load = { count, batch: 500, inFlight: 2, slots: 100, prefetch: 500 };
-  await subject.submit!(load);
+  await within(ROUND_TIMEOUT_MS, `starting ${count} runs`, subject.submit!(load));
   await subject.beginDrain!(load);
   const startedAt = performance.now();
-  await subject.drain!(load);
+  await within(ROUND_TIMEOUT_MS, `draining ${count} tasks`, subject.drain!(load));
   const ms = performance.now() - startedAt;
   await subject.check!(load);
   return ms;
