@@ -1,7 +1,14 @@
 import { Agent } from "node:http";
 import { Agent as SecureAgent } from "node:https";
+import { urlToHttpOptions } from "node:url";
 import type { Interceptor, Transport } from "@connectrpc/connect";
-import { createConnectTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import {
+  compressionBrotli,
+  compressionGzip,
+  createConnectTransport,
+  Http2SessionManager,
+} from "@connectrpc/connect-node";
+import { createUnaryCalls } from "./unary-calls.ts";
 
 export interface TransportOptions {
   /** As in "http://localhost:7400". */
@@ -24,24 +31,33 @@ const MAX_CONNECTIONS = 64;
 const PING_MS = 20_000;
 
 /**
- * Single calls go over HTTP/1.1 with keep-alive, which costs the least CPU a call; streams go over HTTP/2, where one
- * connection carries all of them, since each watch over HTTP/1.1 would hold a connection of its own.
+ * Single calls go over HTTP/1.1 with keep-alive, which costs the least CPU a call, and a long poll holds up no other
+ * call; streams go over HTTP/2, where one connection carries all of them, since each watch over HTTP/1.1 would hold a
+ * connection of its own.
  */
 export function createTransport(options: TransportOptions): MeshTransport {
   const url = readUrl(options.url);
+  const baseUrl = url.href.replace(/\/$/, "");
   const agentOptions = { keepAlive: true, maxSockets: MAX_CONNECTIONS };
   const agent = url.protocol === "https:" ? new SecureAgent(agentOptions) : new Agent(agentOptions);
-  const shared = {
-    baseUrl: url.href.replace(/\/$/, ""),
+  // Compression costs more than a loopback does.
+  const acceptCompression = isLoopback(url) ? [] : [compressionGzip, compressionBrotli];
+  const { protocol, hostname, port } = urlToHttpOptions(url);
+  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: PING_MS });
+  const streams = createConnectTransport({
+    baseUrl,
+    httpVersion: "2",
+    sessionManager,
     interceptors: options.apiKey ? [bearer(options.apiKey)] : [],
-    // Compression costs more than a loopback does.
-    ...(isLoopback(url) && { acceptCompression: [] }),
-  };
-  const calls = createConnectTransport({ ...shared, httpVersion: "1.1", nodeOptions: { agent } });
-  const sessionManager = new Http2SessionManager(shared.baseUrl, { pingIntervalMs: PING_MS });
-  const streams = createConnectTransport({ ...shared, httpVersion: "2", sessionManager });
+    acceptCompression,
+  });
   return {
-    unary: (...call) => calls.unary(...call),
+    unary: createUnaryCalls({
+      url,
+      to: { protocol, hostname, port, agent },
+      ...(options.apiKey && { authorization: `Bearer ${options.apiKey}` }),
+      acceptCompression,
+    }),
     stream: (...call) => streams.stream(...call),
     close() {
       agent.destroy();

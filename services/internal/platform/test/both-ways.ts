@@ -61,8 +61,8 @@ function describe(context: HandlerContext): object {
 }
 
 const authenticate: Interceptor = (next) => (request) => {
-  const role = request.header.get("authorization");
-  if (role === null) throw new MeshError("UNAUTHENTICATED", "the call carries no credential");
+  const role = request.header.get("authorization")?.replace("Bearer ", "");
+  if (role === undefined) throw new MeshError("UNAUTHENTICATED", "the call carries no credential");
   request.contextValues.set(principalKey, { tenantId: 1, tenant: "default", name: role, roles: [role as "viewer"] });
   request.header.delete("authorization");
   return next(request);
