@@ -73,7 +73,10 @@ function describeRefusal(error: Refusal, url: string, name: string): Failure {
   // An error of this process, as of `migrate` on a database, has no request id at all; a call that reached nobody an
   // empty one.
   if (requestId === undefined) return { ...refused, ...describeLocal(error), requestId: "" };
-  if (!away || requestId !== "") return { ...refused, message: error.message, advice: error.advice, requestId };
+  if (!away || requestId !== "") {
+    const advice = reason === "UNAUTHENTICATED" ? "Give a valid key by --api-key or RUNMESH_API_KEY." : error.advice;
+    return { ...refused, message: error.message, advice, requestId };
+  }
   const advice = `Start a mesh with \`${name} dev\`, or name another by --url or RUNMESH_URL.`;
   return { ...refused, message: `${url} does not answer: ${error.message}`, advice, requestId };
 }

@@ -81,7 +81,10 @@ async function readError(answer: UniversalServerResponse): Promise<ConnectError>
 
 /** What the library answers with nothing but a status. */
 function explainStatus(status: number): MeshError {
-  if (status === 415) return invalidField("content-type", "use application/json, application/proto or a gRPC type");
+  if (status === 415) {
+    const types = "use application/json or application/proto, with connect+ before the subtype where a method streams";
+    return invalidField("content-type", `${types}, as in application/connect+json, or a gRPC type`);
+  }
   return new MeshError("NOT_SERVED", status === 505 ? "this method needs HTTP/2" : "use POST");
 }
 
