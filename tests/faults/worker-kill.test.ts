@@ -219,6 +219,21 @@ test("a task that kills its process each time ends DEAD with WORKER_LOST, and th
   expect(new Set(ended.map(({ state }) => state))).toEqual(new Set([Run_State.SUCCEEDED]));
 });
 
+test("a task that may run once is DEAD when its process dies as soon as it begins, and never runs again", async () => {
+  await using mesh = await startMesh();
+  const runId = await mesh.given.run({
+    tasks: [{ key: "once", handler: "kill", params: '{"afterMs":0}', retry: { maxAttempts: 1 } }],
+  });
+  await using worker = await startWorkerProcess({ url: mesh.url, leaseMs: 2_000 });
+
+  const how = await worker.exited;
+  const run = await mesh.ended(runId);
+
+  expect(how).toBe("SIGKILL");
+  expect(run).toMatchObject({ state: Run_State.FAILED, failure: { errorType: "WORKER_LOST", taskKey: "once" } });
+  expect(await tellAttempts(mesh, runId, "once")).toEqual(["LOST"]);
+});
+
 test("H-15 at SIGTERM a worker keeps renewing until its last task ends, and gives back what it has not started", async () => {
   await using mesh = await startMesh();
   const retry = { maxAttempts: 1, maxLost: 0 };

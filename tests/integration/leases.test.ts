@@ -99,6 +99,31 @@ test("a lease lost before its handler began burns nothing; a second loss in a ro
   expect(await worker.acquire(1)).toEqual([]);
 });
 
+test("only a task that may run once is to be started first; told again it is accepted, told of another lease refused", async () => {
+  await using mesh = await startMesh();
+  const once = { key: "once", retry: { maxAttempts: 1 }, priority: 1 };
+  const runId = await mesh.given.run({ tasks: [once, { key: "often", retry: { maxAttempts: 2 } }] });
+  const worker = await mesh.worker();
+  const other = await mesh.worker();
+  const [task, often] = [await worker.acquireOne(), await worker.acquireOne()];
+  const key = { taskId: task.taskId, fence: task.fence };
+  const start = async (by: MeshWorker, ...tasks: LeaseKey[]) =>
+    (await mesh.leases.startTasks({ ...by.session, tasks })).results.map(outcomeOf);
+
+  const told = [
+    await start(worker, key, { ...key, fence: key.fence - 1n }),
+    await start(worker, key),
+    await start(other, key),
+  ];
+  await expire(mesh, task);
+  await worker.lost();
+
+  expect([task.startFirst, often.startFirst]).toEqual([true, false]);
+  expect(told).toEqual([["accepted", "FENCE_STALE"], ["accepted"], ["FENCE_STALE"]]);
+  expect((await mesh.ended(runId)).failure).toMatchObject({ errorType: "WORKER_LOST", taskKey: "once" });
+  expect(await start(worker, key)).toEqual(["RUN_NOT_ACTIVE"]);
+});
+
 test("fences rise with every lease, however the one before ended", async () => {
   await using mesh = await startMesh();
   const runId = await mesh.given.run({ tasks: [{ key: "t", retry: { initialInterval: "1ms" } }] });

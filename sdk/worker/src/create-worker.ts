@@ -8,6 +8,7 @@ import { monotonicMs } from "./clock.ts";
 import { createDurableCalls } from "./durable-calls.ts";
 import { createExchange } from "./exchange.ts";
 import { type SessionThread, startSessionThread } from "./session.ts";
+import { createStartTeller } from "./start-teller.ts";
 import { createSweeper } from "./sweeper.ts";
 import { createTaskRunner } from "./task-runner.ts";
 
@@ -85,6 +86,10 @@ export function createWorker(options: WorkerOptions): RunMeshWorker {
       const request = { sessionId, sessionToken, taskId, fence };
       return (await paramsClient.getTaskParams(request)).paramsJson;
     },
+    tellStart: createStartTeller({
+      client: createServiceClient(LeaseService, transport, { timeoutMs: 120_000, attempts: 100 }),
+      session: () => thread?.current,
+    }),
     report: (attempt, outcome) => {
       if (outcome.kind !== "dropped") exchange.report(attempt, outcome);
     },

@@ -1,7 +1,8 @@
 /**
  * 1. At most `slots` handlers run at a time; what is prefetched waits in the order it came.
  * 2. Only a task whose lease is trusted is started (G4); one that was lost never is.
- * 3. An attempt is held, and named in renewals, until its report was answered or the server has told that it is lost.
+ * 3. A task that must never run twice by itself begins when the mesh knows of it.
+ * 4. An attempt is held, and named in renewals, until its report was answered or the server has told that it is lost.
  */
 import type { Handler } from "@runmesh/client";
 import type { LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
@@ -20,6 +21,8 @@ export interface RunnerOptions {
   receive(): void;
   /** The params of a task whose answer had no room for them. */
   fetchParams(attempt: Attempt): Promise<Uint8Array>;
+  /** Resolves when the mesh knows that the handler is about to run. */
+  tellStart(attempt: Attempt): Promise<void>;
   report(attempt: Attempt, outcome: Outcome): void;
   readonly createHost: CreateHost;
   /** A running attempt may need a sweep by then. */
@@ -88,12 +91,26 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
       if (handler === undefined) throw new Error(`this worker has no handler ${lease.handler}`);
       const json = lease.paramsDeferred ? await options.fetchParams(attempt) : lease.paramsJson;
       const input = json.length === 0 ? null : JSON.parse(decoder.decode(json));
-      outcome = outcomeOfResult(attempt, await runHandler(handler, input, attempt));
+      if (lease.startFirst && !(await isStarted(attempt))) {
+        outcome = { kind: attempt.lost && !lease.exclusive ? "dropped" : "released" };
+      } else {
+        outcome = outcomeOfResult(attempt, await runHandler(handler, input, attempt));
+      }
     } catch (thrown) {
       outcome = outcomeOfThrown(attempt, thrown);
     }
     // A suspended handler has ended already; what it still does counts for nothing.
     if (attempt.state !== "suspended") end(attempt, outcome);
+  }
+
+  async function isStarted(attempt: Attempt): Promise<boolean> {
+    try {
+      await options.tellStart(attempt);
+    } catch {
+      // Why is in the attempt, or else it is tried again by whoever gets it next.
+      return false;
+    }
+    return attempt.aborted === undefined;
   }
 
   function end(attempt: Attempt, outcome: Outcome): void {

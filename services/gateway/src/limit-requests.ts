@@ -10,6 +10,7 @@ import type { Quotas } from "./quotas.ts";
 /** What workers report of work in hand. Refusing it would lose leases and repeat the work, which costs more. */
 const UNLIMITED: ReadonlySet<string> = new Set([
   "RenewLeases",
+  "StartTasks",
   "CompleteTasks",
   "FailTasks",
   "ReleaseTasks",

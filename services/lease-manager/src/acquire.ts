@@ -145,6 +145,7 @@ function writeTask(
   task.workflowVersion = loaded.row.version;
   if (lease.traceparent !== null) task.traceparent = lease.traceparent;
   task.exclusive = route.exclusive;
+  task.startFirst = loaded.definition.tasks[ordinal]!.retry.maxLost === 0;
   return task;
 }
 

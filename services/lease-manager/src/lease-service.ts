@@ -18,6 +18,7 @@ import { type RenewalsOptions, renew } from "./renewals.ts";
 import { readCompleted, readFailed, readHeld } from "./report-message.ts";
 import type { ItemOutcome } from "./reports.ts";
 import type { Session } from "./sessions.ts";
+import { startTasks } from "./start-tasks.ts";
 import { createSteps } from "./steps.ts";
 
 const MAX_ITEMS = 1_000;
@@ -63,6 +64,12 @@ export function createLeaseService(deps: LeaseServiceDeps): ServiceImpl<typeof L
         lost: lost.map(({ taskId, fence }) => ({ taskId, fence, cause: LostLease_Cause.EXPIRED })),
         ...(expiresAt !== undefined && { expireTime: timestampFromDate(expiresAt) }),
       };
+    },
+
+    async startTasks(request, context) {
+      const session = await getSession(request, context);
+      const start = (items: readonly LeaseKey[]) => startTasks(deps.hot, session, items);
+      return { results: write(await report(request.tasks, "tasks", (task) => task, start), context) };
     },
 
     async completeTasks(request, context) {

@@ -10,6 +10,7 @@ import { explainLeases, type LeaseKey } from "@runmesh/store/leases";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { listSteps, MAX_STEP_BYTES, recordSteps } from "@runmesh/store/steps";
 import { suspendTask } from "@runmesh/store/suspend-task";
+import { explainRefusal, stale } from "./lease-refusal.ts";
 import { mismatch, readFrom, readNewSteps, readWaits, writeStep } from "./recorded-steps.ts";
 import type { Session } from "./sessions.ts";
 
@@ -47,7 +48,7 @@ export function createSteps(
         }
         return true;
       });
-      if (!isHeld) throw await explain(db, session, request);
+      if (!isHeld) throw await explainRefusal(db, session, request);
       return {};
     },
 
@@ -78,7 +79,7 @@ export function createSteps(
         wakeups.notify("suspended");
         wakeups.notify("outbox");
       } else if (!(await wasSuspended(db, session, request))) {
-        throw await explain(db, session, request);
+        throw await explainRefusal(db, session, request);
       }
       session.drop({ taskId, fence });
       return { suspended: true };
@@ -92,17 +93,3 @@ async function wasSuspended(db: Db, session: Session, lease: LeaseKey): Promise<
   const [row] = await explainLeases(db, { tenantId, sessionId, leases: [lease] });
   return row?.outcome === ATTEMPT_OUTCOMES.SUSPENDED;
 }
-
-/** Why a lease was not found as it was named. */
-async function explain(db: Db, session: Session, lease: LeaseKey): Promise<MeshError> {
-  const { tenantId, id: sessionId } = session;
-  const [row] = await explainLeases(db, { tenantId, sessionId, leases: [lease] });
-  if (row?.run_state !== 2 && row?.run_state !== 3) {
-    return new MeshError("RUN_NOT_ACTIVE", `the run of task ${lease.taskId} has ended`);
-  }
-  if (row.lease_fence !== lease.fence) return stale(lease);
-  return new MeshError("LEASE_EXPIRED", `the lease ${lease.fence} of task ${lease.taskId} ran out`);
-}
-
-const stale = (lease: LeaseKey) =>
-  new MeshError("FENCE_STALE", `fence ${lease.fence} of task ${lease.taskId} is not current`);

@@ -52,6 +52,7 @@ export const ROLE_TABLE: Readonly<Record<string, readonly Role[]>> = {
   "runmesh.lease.v1.LeaseService/Attach": WORK,
   "runmesh.lease.v1.LeaseService/AcquireTasks": WORK,
   "runmesh.lease.v1.LeaseService/RenewLeases": WORK,
+  "runmesh.lease.v1.LeaseService/StartTasks": WORK,
   "runmesh.lease.v1.LeaseService/CompleteTasks": WORK,
   "runmesh.lease.v1.LeaseService/FailTasks": WORK,
   "runmesh.lease.v1.LeaseService/ReleaseTasks": WORK,

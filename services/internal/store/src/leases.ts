@@ -64,7 +64,7 @@ export const renewLeases = (db: Db, p: Named & { leaseMs: number }) =>
 
 /** Notes that handlers run: start-to-close and heartbeat count from now. Told again, it changes nothing. */
 export const startLeases = (db: Db, p: Named) =>
-  db.rows<{ task_id: bigint }>(
+  db.rows<{ task_id: bigint; fence: bigint }>(
     "start_leases",
     `
   UPDATE lease
@@ -77,7 +77,23 @@ export const startLeases = (db: Db, p: Named) =>
     AND lease.task_id = named.task_id AND lease.fence = named.fence
     AND lease.started_at IS NULL AND lease.expires_at > clock_timestamp()
     AND route.id = lease.route_id
-  RETURNING lease.task_id`,
+  RETURNING lease.task_id, lease.fence`,
+    keys(p),
+  );
+
+/** Those of the leases named that live and whose handlers run. */
+export const findStartedLeases = (db: Db, p: Named) =>
+  db.rows<{ task_id: bigint; fence: bigint }>(
+    "find_started_leases",
+    `
+  SELECT lease.task_id, lease.fence
+  FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence)
+  CROSS JOIN LATERAL (
+    SELECT task_id, fence FROM lease
+    WHERE tenant_id = $1 AND task_id = named.task_id AND fence = named.fence AND session_id = $2
+      AND started_at IS NOT NULL AND expires_at > clock_timestamp()
+    OFFSET 0
+  ) AS lease`,
     keys(p),
   );
 

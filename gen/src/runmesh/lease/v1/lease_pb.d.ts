@@ -114,6 +114,13 @@ export declare type LeasedTask = Message<"runmesh.lease.v1.LeasedTask"> & {
    * @generated from field: bool exclusive = 16;
    */
   exclusive: boolean;
+
+  /**
+   * It must never run twice by itself (`max_lost` is 0): its handler runs only after StartTasks has accepted it.
+   *
+   * @generated from field: bool start_first = 17;
+   */
+  startFirst: boolean;
 };
 
 /**
@@ -165,6 +172,27 @@ export declare type HeldLease = Message<"runmesh.lease.v1.HeldLease"> & {
  * Use `create(HeldLeaseSchema)` to create a new message.
  */
 export declare const HeldLeaseSchema: GenMessage<HeldLease>;
+
+/**
+ * @generated from message runmesh.lease.v1.StartedTask
+ */
+export declare type StartedTask = Message<"runmesh.lease.v1.StartedTask"> & {
+  /**
+   * @generated from field: int64 task_id = 1;
+   */
+  taskId: bigint;
+
+  /**
+   * @generated from field: int64 fence = 2;
+   */
+  fence: bigint;
+};
+
+/**
+ * Describes the message runmesh.lease.v1.StartedTask.
+ * Use `create(StartedTaskSchema)` to create a new message.
+ */
+export declare const StartedTaskSchema: GenMessage<StartedTask>;
 
 /**
  * @generated from message runmesh.lease.v1.CompletedTask

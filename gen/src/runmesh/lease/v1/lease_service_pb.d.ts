@@ -5,7 +5,7 @@
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
-import type { CompletedTask, FailedTask, HeldLease, ItemResult, LeasedTask, ReleasedTask, Step, StepKind, Worker } from "./lease_pb.js";
+import type { CompletedTask, FailedTask, HeldLease, ItemResult, LeasedTask, ReleasedTask, StartedTask, Step, StepKind, Worker } from "./lease_pb.js";
 import type { LogLine } from "../../task/v1/task_pb.js";
 
 /**
@@ -389,6 +389,48 @@ export declare type RenewLeasesResponse = Message<"runmesh.lease.v1.RenewLeasesR
  * Use `create(RenewLeasesResponseSchema)` to create a new message.
  */
 export declare const RenewLeasesResponseSchema: GenMessage<RenewLeasesResponse>;
+
+/**
+ * @generated from message runmesh.lease.v1.StartTasksRequest
+ */
+export declare type StartTasksRequest = Message<"runmesh.lease.v1.StartTasksRequest"> & {
+  /**
+   * @generated from field: int64 session_id = 1;
+   */
+  sessionId: bigint;
+
+  /**
+   * @generated from field: string session_token = 2;
+   */
+  sessionToken: string;
+
+  /**
+   * @generated from field: repeated runmesh.lease.v1.StartedTask tasks = 3;
+   */
+  tasks: StartedTask[];
+};
+
+/**
+ * Describes the message runmesh.lease.v1.StartTasksRequest.
+ * Use `create(StartTasksRequestSchema)` to create a new message.
+ */
+export declare const StartTasksRequestSchema: GenMessage<StartTasksRequest>;
+
+/**
+ * @generated from message runmesh.lease.v1.StartTasksResponse
+ */
+export declare type StartTasksResponse = Message<"runmesh.lease.v1.StartTasksResponse"> & {
+  /**
+   * @generated from field: repeated runmesh.lease.v1.ItemResult results = 1;
+   */
+  results: ItemResult[];
+};
+
+/**
+ * Describes the message runmesh.lease.v1.StartTasksResponse.
+ * Use `create(StartTasksResponseSchema)` to create a new message.
+ */
+export declare const StartTasksResponseSchema: GenMessage<StartTasksResponse>;
 
 /**
  * @generated from message runmesh.lease.v1.CompleteTasksRequest
@@ -923,7 +965,7 @@ export declare type ListWorkersResponse = Message<"runmesh.lease.v1.ListWorkersR
 export declare const ListWorkersResponseSchema: GenMessage<ListWorkersResponse>;
 
 /**
- * What workers call. Renew, complete, fail and release are never rate-limited.
+ * What workers call. Renew, start, complete, fail and release are never rate-limited.
  *
  * @generated from service runmesh.lease.v1.LeaseService
  */
@@ -960,6 +1002,17 @@ export declare const LeaseService: GenService<{
     methodKind: "unary";
     input: typeof RenewLeasesRequestSchema;
     output: typeof RenewLeasesResponseSchema;
+  },
+  /**
+   * Says that handlers are about to run. A task with `start_first` needs it; of the others a renewal tells in time.
+   * Per item: FENCE_STALE, LEASE_EXPIRED, RUN_NOT_ACTIVE. Repeating it answers as the first did. At most 1,000 items a call.
+   *
+   * @generated from rpc runmesh.lease.v1.LeaseService.StartTasks
+   */
+  startTasks: {
+    methodKind: "unary";
+    input: typeof StartTasksRequestSchema;
+    output: typeof StartTasksResponseSchema;
   },
   /**
    * Completes LEASED tasks, each on its own: the answer has one result per item, in order.
