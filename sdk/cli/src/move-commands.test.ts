@@ -134,7 +134,9 @@ test("a signal carries its value digit for digit", async () => {
 test("dead letters are listed with their error, and replayed one by one or all", async () => {
   const asked: ReplayDeadLettersRequest[] = [];
   const task = { id: 5n, runId: 7n, key: "a", handler: "h", attemptCount: 3, state: Task_State.DEAD };
-  const routes = (router: ConnectRouter) =>
+  const run = { id: 7n, workflow: "order", endTime: { seconds: 1_772_366_407n } };
+  const routes = (router: ConnectRouter) => {
+    router.service(RunService, { awaitRuns: ({ runIds }) => ({ runs: runIds.includes(7n) ? [run] : [] }) });
     router.service(TaskService, {
       getTask: () => ({ task }),
       listDeadLetters: () => ({ tasks: [{ ...task, error: { type: "Bad", message: "gone" } }] }),
@@ -144,6 +146,7 @@ test("dead letters are listed with their error, and replayed one by one or all",
         return { replayedCount: 3, passedOverCount: 0, nextPageToken: asked.length === 1 ? "next" : "" };
       },
     });
+  };
   await using mesh = await serveRoutes(routes);
   const url = ["--url", mesh.url];
 
@@ -153,8 +156,8 @@ test("dead letters are listed with their error, and replayed one by one or all",
   const all = await runCli(["dead-letters", "replay", "--workflow", "order", "--error-type", "Bad", "--yes", ...url]);
 
   expect(listed.stdout).toEqual([
-    "RUN  KEY  HANDLER  ATTEMPTS  ERROR      TASK",
-    "7    a    h               3  Bad: gone  5",
+    "RUN  WORKFLOW  FAILED (UTC)         KEY  HANDLER  ATTEMPTS  ERROR      TASK",
+    "7    order     2026-03-01 12:00:07  a    h               3  Bad: gone  5",
   ]);
   expect(one.stdout).toEqual(["Replayed a of run 7"]);
   expect(careful.exitCode).toBe(2);

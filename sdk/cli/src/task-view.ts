@@ -19,15 +19,6 @@ export const TASK_COLUMNS: readonly Column<Task>[] = [
   { title: "TASK", read: (task) => String(task.id) },
 ];
 
-export const DEAD_LETTER_COLUMNS: readonly Column<Task>[] = [
-  { title: "RUN", read: (task) => String(task.runId) },
-  { title: "KEY", read: (task) => task.key },
-  { title: "HANDLER", read: (task) => task.handler },
-  { title: "ATTEMPTS", align: "right", read: (task) => task.attemptCount },
-  { title: "ERROR", read: errorOf },
-  { title: "TASK", read: (task) => String(task.id) },
-];
-
 export const ATTEMPT_COLUMNS: readonly Column<Attempt>[] = [
   { title: "ATTEMPT", align: "right", read: (attempt) => attempt.number },
   { title: "OUTCOME", read: (attempt) => enumName(AttemptOutcomeSchema, attempt.outcome) },
@@ -64,6 +55,6 @@ function stateOf(task: Task): string {
   return enumName(Task_StateSchema, task.state);
 }
 
-function errorOf({ error }: Task | Attempt): string {
+export function errorOf({ error }: Task | Attempt): string {
   return error === undefined ? "" : `${error.type}: ${error.message}`;
 }

@@ -1,11 +1,13 @@
-import { TaskSchema } from "@runmesh/contracts/task/v1/task_pb";
+import type { Mesh } from "@runmesh/client";
+import type { Run } from "@runmesh/contracts/run/v1/run_pb";
+import { type Task, TaskSchema } from "@runmesh/contracts/task/v1/task_pb";
 import type { Command } from "commander";
+import { deadLetterColumns } from "../dead-letter-view.ts";
 import type { Host } from "../host.ts";
 import { toShape } from "../json-shape.ts";
 import { addPageOptions, type PageOptions } from "../page-options.ts";
 import { readPages } from "../read-pages.ts";
-import { openSession } from "../session.ts";
-import { DEAD_LETTER_COLUMNS } from "../task-view.ts";
+import { openSession, type Session } from "../session.ts";
 import { UsageError } from "../usage-error.ts";
 import { formatMoved, walkPages } from "../walk-pages.ts";
 
@@ -13,6 +15,9 @@ interface DeadOptions {
   readonly workflow: string;
   readonly errorType: string;
 }
+
+/** As many as one call answers; a table of more has its first ones told. */
+const MAX_RUNS = 1_000;
 
 const addOptions = (command: Command): Command =>
   command
@@ -25,16 +30,29 @@ export function addDeadLettersList(group: Command, host: Host): void {
     20,
   ).action(async ({ workflow, errorType, limit, pageToken }: DeadOptions & PageOptions, command: Command) => {
     const { printer, call, mesh } = openSession(command, host);
-    const { tasks } = await mesh();
+    const { tasks, runs } = await mesh();
 
     const page = await readPages(limit, pageToken, async (size, token) => {
       const answer = await tasks.listDeadLetters({ workflow, errorType, pageSize: size, pageToken: token }, call);
       return { items: answer.tasks, nextPageToken: answer.nextPageToken };
     });
 
-    printer.list(page.items, (task) => toShape(TaskSchema, task), DEAD_LETTER_COLUMNS);
+    const ended = printer.json ? [] : await endedRuns(runs, page.items, call);
+    printer.list(page.items, (task) => toShape(TaskSchema, task), deadLetterColumns(ended));
     printer.nextPage(page.nextPageToken);
   });
+}
+
+/** The runs of dead letters have ended, so this waits for nothing. A key that may not read runs sees none. */
+async function endedRuns(runs: Mesh["runs"], letters: readonly Task[], call: Session["call"]): Promise<Run[]> {
+  const runIds = [...new Set(letters.map((task) => task.runId))].slice(0, MAX_RUNS);
+  if (runIds.length === 0) return [];
+  try {
+    return (await runs.awaitRuns({ runIds }, call)).runs;
+  } catch (error) {
+    if ((error as { reason?: unknown }).reason === "FORBIDDEN") return [];
+    throw error;
+  }
 }
 
 export function addDeadLettersReplay(group: Command, host: Host): void {

@@ -34,6 +34,7 @@ export function addTaskLogs(group: Command, host: Host): void {
       });
 
       for (const line of page.items) printer.entry(toShape(LogLineSchema, line), () => formatLine(line));
+      if (page.items.length === 0) printer.note("Nothing there.");
       printer.nextPage(page.nextPageToken);
     });
 }

@@ -9,7 +9,7 @@ export function addTenantCreate(group: Command, host: Host): void {
     .argument("<name>", "1 to 63 of [a-z0-9-], a letter first")
     .description("make a tenant; `key create --tenant` makes its first key")
     .action(async (name: string, options: QuotaOptions, command: Command) => {
-      const { printer, call, mesh } = openSession(command, host);
+      const { printer, call, mesh, next } = openSession(command, host);
       const { tenants } = await mesh();
       const { requestsPerSecond, startsPerSecond, keepDays } = options;
 
@@ -19,5 +19,6 @@ export function addTenantCreate(group: Command, host: Host): void {
       );
 
       printer.one(tenantShape(tenant!), () => [`Made tenant ${name}`]);
+      printer.note(`Make its first key: ${next(`key create NAME --tenant ${name} --role admin`)}`);
     });
 }
