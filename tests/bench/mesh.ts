@@ -1,12 +1,13 @@
 import { type DrainFigures, type DrainRun, runDrain, summarizeDrain } from "./scenarios/drain.ts";
 import { runDrainByStatement, type StatementFigures } from "./scenarios/drain-statements.ts";
+import { type LimitReport, measureLimits } from "./scenarios/limits.ts";
 import { median, percentile, rounded } from "./statistics.ts";
 import { type MeshSubject, openMesh, openWholeMesh } from "./subjects/mesh-subject.ts";
 import { installPeers, openDbos, openGraphile, openPlainSql } from "./subjects/peer-subjects.ts";
 import type { DrainLoad, Subject } from "./subjects/subject.ts";
 import { CHAIN_STEPS } from "./workloads.ts";
 
-export const SCENARIOS = ["drain", "chains", "fan-out", "latency"] as const;
+export const SCENARIOS = ["drain", "chains", "fan-out", "latency", "limits"] as const;
 export type Scenario = (typeof SCENARIOS)[number];
 
 export interface MeshOptions {
@@ -27,6 +28,8 @@ export interface MeshReport {
   chains?: Record<string, { stepsPerSecond: number }>;
   fanOut?: Record<string, { ms: number; firstMs: number }>;
   latency?: Record<string, { p50Ms: number; p90Ms: number; p99Ms: number }>;
+  /** Of the mesh alone: what limits add to it. */
+  limits?: LimitReport;
 }
 
 const SLOTS = 100;
@@ -61,6 +64,7 @@ export async function measureMesh(options: MeshOptions): Promise<MeshReport> {
       }
       if (scenario === "chains") report.chains = await measureChains(subjects, options);
       if (scenario === "fan-out") report.fanOut = await measureFanOut(subjects, options);
+      if (scenario === "limits") report.limits = await measureLimits(mesh, SLOTS, options.repetitions);
       if (scenario === "latency") report.latency = await measureLatency(subjects, options);
     }
     return report;

@@ -90,6 +90,13 @@ export function describeMesh(report: MeshReport): string[] {
       ["system", "p50", "p90", "p99"],
       rows(report.latency, (of) => [of.p50Ms, of.p90Ms, of.p99Ms]),
     ),
+    ...Object.entries(report.limits ?? {}).flatMap(([load, kinds]) =>
+      section(
+        `10-step chains under limits that never stand in the way, ${load}: ms of a step, p50`,
+        ["limit", "step", "added"],
+        rows(kinds, (of) => [of.stepP50Ms, of.addedP50Ms]),
+      ),
+    ),
   ];
 }
 

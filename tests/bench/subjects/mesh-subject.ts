@@ -47,6 +47,7 @@ export async function openMesh(nodeFlags: readonly string[] = []): Promise<MeshS
     chains: (load) => client.call("chains", load),
     fanOut: (width) => client.call("fanOut", width),
     latency: (count) => client.call("latency", count),
+    limits: (load) => client.call("limits", load),
     async stop() {
       // A worker that was never started, or is at rest, has nothing to stop.
       await worker.stop();

@@ -30,6 +30,8 @@ export interface Subject {
   chains?(load: { runs: number; inFlight: number }): Promise<void>;
   fanOut?(width: number): Promise<number>;
   latency?(count: number): Promise<number[]>;
+  /** Times of chains under each kind of limit. */
+  limits?(load: { runs: number; inFlight: number }): Promise<Record<string, number[]>>;
   stop(): Promise<void>;
 }
 
