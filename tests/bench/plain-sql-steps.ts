@@ -49,8 +49,10 @@ export function startRuns(db: Db, runs: readonly PlainRun[]): Promise<void> {
     );
     await tx.rows(
       "plain_created",
-      `INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type)
-       SELECT id & 15, 1, id, 1, 1, 1 FROM unnest($1::bigint[]) AS named (id)`,
+      `INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types)
+       SELECT id & 15, 1, count(*), array_agg(id), array_agg(1), array_agg(1), array_agg(1)
+       FROM unnest($1::bigint[]) AS named (id)
+       GROUP BY id & 15`,
       [ids],
     );
   });
@@ -113,13 +115,14 @@ export function complete(db: Db, ends: readonly PlainEnd[]): Promise<bigint[]> {
     const over = moved.filter((run) => run.open_count === 0).map((run) => run.id);
     await tx.rows(
       "plain_events",
-      `INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, task_id)
-       SELECT (run_id & 15)::smallint, 1, run_id, 1, 2, type, task_id
+      `INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types, task_ids)
+       SELECT run_id & 15, 1, count(*), array_agg(run_id), array_agg(1), array_agg(2), array_agg(type), array_agg(task_id)
        FROM (
          SELECT task_id >> 20 AS run_id, 20 AS type, task_id FROM unnest($1::bigint[]) AS named (task_id)
          UNION ALL
          SELECT run_id, 5, NULL FROM unnest($2::bigint[]) AS named (run_id)
-       ) AS event`,
+       ) AS event
+       GROUP BY run_id & 15`,
       [taskIds, over],
     );
     return over;
@@ -128,12 +131,12 @@ export function complete(db: Db, ends: readonly PlainEnd[]): Promise<bigint[]> {
 
 /** Answers how many events left the outbox. */
 export async function relay(db: Db, limit: number): Promise<number> {
-  const rows = await db.rows(
+  const rows = await db.rows<{ size: number }>(
     "plain_relay",
-    "DELETE FROM outbox WHERE (lane_group, id) IN (SELECT lane_group, id FROM outbox LIMIT $1) RETURNING id",
+    "DELETE FROM outbox WHERE (lane_group, id) IN (SELECT lane_group, id FROM outbox LIMIT $1) RETURNING size",
     [limit],
   );
-  return rows.length;
+  return rows.reduce((sum, row) => sum + row.size, 0);
 }
 
 async function unblock(tx: Db, dependents: readonly bigint[]): Promise<void> {

@@ -242,8 +242,9 @@ const BREAKS: readonly Break[] = [
     check: "committed events are sent soon",
     of: "running",
     statement: `
-  INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, at)
-  SELECT 0, tenant_id, id, definition_id, 1, 1, clock_timestamp() - interval '2 minutes' FROM run WHERE id = $1`,
+  INSERT INTO outbox (lane_group, tenant_id, at, size, run_ids, definition_ids, sequences, types)
+  SELECT 0, tenant_id, clock_timestamp() - interval '2 minutes', 1, ARRAY[id], ARRAY[definition_id], ARRAY[1], ARRAY[1]
+  FROM run WHERE id = $1`,
   },
   {
     check: "no run's events are parked",

@@ -8,11 +8,20 @@ import { createWakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { listLaneGroups, takeLaneGroups } from "@runmesh/store/lane-groups";
 import { measureOutbox, removeOutbox, takeOutbox } from "@runmesh/store/outbox";
+import { MAX_PACK } from "@runmesh/store/outbox-packs";
 import { listParked } from "@runmesh/store/outbox-parked";
 import { useDatabase } from "@runmesh/testing/database";
 import { expect, test } from "vitest";
-import { commitEvents, countOutbox, givenDefinition } from "./outbox-rows.ts";
+import {
+  commitEvents,
+  commitPack,
+  countOutbox,
+  countParkedMessages,
+  givenDefinition,
+  readEvents,
+} from "./outbox-rows.ts";
 
+const UNKNOWN: PublishResult = { kind: "unknown", error: new Error("unreachable") };
 const ALL_GROUPS = Array.from({ length: 16 }, (_, id) => id);
 
 test("an event tells the names its ids stand for, and its times", async () => {
@@ -273,6 +282,8 @@ test("a message that fails ten times is parked with its run, and delivered again
   await commitEvents(mesh.db, mesh.definitionId, [...manyEvents(1, 3), { runId: 2n, sequence: 1 }]);
   await mesh.relay.idle();
   await reader.until(() => ofTheBadOne() === 10);
+  // The tenth failure is followed by a statement that parks; what is published before it is parked along.
+  await expect.poll(() => countParkedMessages(mesh.db)).toBe(2);
   await commitEvents(mesh.db, mesh.definitionId, [
     { runId: 1n, sequence: 4 },
     { runId: 2n, sequence: 2 },
@@ -374,10 +385,73 @@ test("a backlog of one run and of many is sent completely, in batches", async ()
 
   await relay.idle();
 
-  expect(Math.max(...batches)).toBe(1_000);
+  // As many as fill the limit, and what else the last pack holds.
+  expect(Math.max(...batches)).toBeGreaterThanOrEqual(1_000);
+  expect(Math.max(...batches)).toBeLessThan(1_000 + MAX_PACK);
   expect(sequencesOf.size).toBe(301);
   expect(sequencesOf.get(1n)).toEqual(Array.from({ length: 3_000 }, (_, index) => index + 1));
   expect(await countOutbox(mesh.db)).toBe(0);
+});
+
+test("of a pack only what was not sent is sent again, and a run's end goes with the event that it follows", async () => {
+  await using mesh = await openMesh();
+  await commitPack(mesh.db, mesh.definitionId, [1n, 17n, 33n]);
+  let isReachable = false;
+  const sent: string[] = [];
+  const relay = mesh.createRelay(
+    "relay",
+    fakeBus(async (batch) =>
+      batch.map(({ event, runId }): PublishResult => {
+        if (runId === 17n && !isReachable) return event.sequence === 2n ? UNKNOWN : BEHIND;
+        sent.push(`${event.id} ${event.type}`);
+        return ACCEPTED;
+      }),
+    ),
+  );
+
+  const first = await relay.runOnce();
+  const waiting = await countOutbox(mesh.db);
+  await expect(relay.runOnce()).rejects.toMatchObject({ reason: "UNAVAILABLE" });
+  isReachable = true;
+  await relay.idle();
+
+  expect(first).toMatchObject({ tookCount: 6, settledCount: 4, leftCount: 2 });
+  expect(waiting).toBe(2);
+  expect(sent).toEqual(["1-2 20", "1-3 5", "33-2 20", "33-3 5", "17-2 20", "17-3 5"]);
+  expect(relay.counters).toMatchObject({ sent: 6, lost: 0 });
+  expect(await countOutbox(mesh.db)).toBe(0);
+});
+
+test("a poison event in a pack is parked without the events of other runs, and comes back as it was", async () => {
+  await using mesh = await openMesh();
+  await commitPack(mesh.db, mesh.definitionId, [1n, 17n]);
+  let isPoison = true;
+  const sent: Event[] = [];
+  const relay = mesh.createRelay(
+    "relay",
+    fakeBus(async (batch) =>
+      batch.map(({ event, runId }): PublishResult => {
+        if (runId === 1n && isPoison)
+          return event.sequence === 2n ? { kind: "poison", error: new Error("no") } : BEHIND;
+        sent.push(event);
+        return ACCEPTED;
+      }),
+    ),
+  );
+  const [before] = await readEvents(mesh.db, 1n);
+
+  await relay.idle();
+  const parked = await listParked(mesh.db, { tenantId: 1, afterRunId: 0n, afterSequence: 0, limit: 10 });
+  const sentBefore = sent.map((event) => event.id);
+  isPoison = false;
+  await relay.releaseParked({ tenantId: 1, runId: 1n });
+  const [after] = await readEvents(mesh.db, 1n);
+  await relay.idle();
+
+  expect(sentBefore).toEqual(["17-2", "17-3"]);
+  expect(parked.map((row) => row.sequence)).toEqual([2, 3]);
+  expect(after).toEqual(before);
+  expect(sent.slice(2).map((event) => `${event.id} ${event.type}`)).toEqual(["1-2 20", "1-3 5"]);
 });
 
 interface Mesh extends AsyncDisposable {

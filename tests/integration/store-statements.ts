@@ -33,6 +33,8 @@ export const ACROSS_TENANTS = new Set([
   "outbox/measureOutbox",
   "outbox/removeOutbox",
   "outbox/takeOutbox",
+  "outbox/trimOutbox",
+  "overdue-starts/listOverdueLeases",
   "overdue-starts/listOverdueStarts",
   "partitions/dropPartition",
   "partitions/emptyRuns",

@@ -250,6 +250,7 @@ const MAKES = new Set([
   "slot-counts/lockKeys",
   "start-limited-runs/startLimitedRuns",
   "start-runs/startRuns",
+  "start-runs/startFreshRuns",
   "steps/recordSteps",
   "workflows/internWorkflow",
 ]);

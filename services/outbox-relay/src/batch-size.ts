@@ -1,8 +1,8 @@
-/** Rows of one pass. */
+/** Events, or packs that nobody reads, of one pass. */
 const LIMIT = 1_000;
 
 /**
- * How many rows of each lane group to read. An equal share of the limit while all groups are busy; up to the whole
+ * How many packs of each lane group to read. An equal share of the limit while all groups are busy; up to the whole
  * limit where one group holds the backlog, as with a run that fans out.
  */
 export class BatchSize {

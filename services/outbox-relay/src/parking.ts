@@ -1,7 +1,7 @@
 import type { Db } from "@runmesh/store/db";
 import { lockHeldLaneGroup, lockLaneGroup } from "@runmesh/store/lane-groups";
-import type { HeldLaneGroups, OutboxRows } from "@runmesh/store/outbox";
-import { findParkedRuns, parkOutboxRows, unparkOutboxRows } from "@runmesh/store/outbox-parked";
+import { type HeldLaneGroups, type OutboxRows, outboxRow } from "@runmesh/store/outbox";
+import { findParkedRuns, parkEvents, unparkEvents } from "@runmesh/store/outbox-parked";
 
 const MAX_ERROR_LENGTH = 2_000;
 const LANE_GROUP_MASK = 15n;
@@ -10,7 +10,7 @@ const LANE_GROUP_MASK = 15n;
 export async function readParkedRuns(db: Db, rows: OutboxRows): Promise<ReadonlySet<number>> {
   if (!rows.anyParked) return new Set();
   const tenantOf = new Map<number, number>();
-  for (const [index, runId] of rows.runIds.entries()) tenantOf.set(runId, rows.tenantIds[index]!);
+  for (const [index, runId] of rows.runIds.entries()) tenantOf.set(runId, rows.tenantIds[rows.packs[index]!]!);
   const found = await findParkedRuns(db, {
     tenantIds: [...tenantOf.values()],
     runIds: [...tenantOf.keys()].map(BigInt),
@@ -19,29 +19,31 @@ export async function readParkedRuns(db: Db, rows: OutboxRows): Promise<Readonly
 }
 
 /**
- * Sets rows of one run aside: those from an event that cannot be sent on, or, without an error, those that belong
- * behind it. Answers how many; none when the run's lane group is lost, or the run was released meanwhile.
+ * Sets events of one run aside: those from one that cannot be sent on, or, without an error, those that belong behind
+ * it. Answers the indexes of those that are parked now, and may leave the outbox: none when the run's lane group is
+ * lost, or the run was released meanwhile.
  */
 export function parkRun(
   db: Db,
   p: { held: HeldLaneGroups; rows: OutboxRows; indexes: readonly number[]; error: unknown },
-): Promise<number> {
+): Promise<readonly number[]> {
   const { held, rows, indexes, error } = p;
-  const first = indexes[0]!;
-  const laneGroup = rows.laneGroups[first]!;
+  const pack = rows.packs[indexes[0]!]!;
+  const laneGroup = rows.laneGroups[pack]!;
   const fence = held.fences[held.ids.indexOf(laneGroup)];
-  if (fence === undefined) return Promise.resolve(0);
+  if (fence === undefined) return Promise.resolve([]);
   return db.transaction(async (tx) => {
-    if ((await lockHeldLaneGroup(tx, { id: laneGroup, owner: held.owner, fence })) === undefined) return 0;
-    const parked = await parkOutboxRows(tx, {
-      tenantId: rows.tenantIds[first]!,
-      runId: BigInt(rows.runIds[first]!),
-      places: indexes.map((index) => rows.places[index]!),
-      ids: indexes.map((index) => rows.ids[index]!),
+    if ((await lockHeldLaneGroup(tx, { id: laneGroup, owner: held.owner, fence })) === undefined) return [];
+    const events = indexes.map((index) => outboxRow(rows, index));
+    const parked = await parkEvents(tx, {
+      tenantId: rows.tenantIds[pack]!,
+      runId: events[0]!.runId,
+      events,
       error: error === undefined ? "an earlier event of the run could not be sent" : describe(error),
       behind: error === undefined,
     });
-    return parked.length;
+    const sequences = new Set(parked.map((row) => row.sequence));
+    return indexes.filter((index) => sequences.has(rows.sequences[index]!));
   });
 }
 
@@ -49,7 +51,7 @@ export function parkRun(
 export function releaseParked(db: Db, p: { tenantId: number; runId: bigint }): Promise<number> {
   return db.transaction(async (tx) => {
     await lockLaneGroup(tx, { id: Number(p.runId & LANE_GROUP_MASK) });
-    return (await unparkOutboxRows(tx, p)).length;
+    return (await unparkEvents(tx, p)).length;
   });
 }
 

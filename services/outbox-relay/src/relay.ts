@@ -8,11 +8,12 @@ import { createLoop } from "@runmesh/platform/loop";
 import type { Service } from "@runmesh/platform/service";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
-import { discardOutbox, type HeldLaneGroups, type OutboxRows, removeOutbox, takeOutbox } from "@runmesh/store/outbox";
+import { discardOutbox, type HeldLaneGroups, type OutboxRows, takeOutbox } from "@runmesh/store/outbox";
 import { BatchSize } from "./batch-size.ts";
 import { LaneKeeper } from "./lane-keeper.ts";
 import { createOutboundEvents } from "./outbound-events.ts";
 import { parkRun, readParkedRuns, releaseParked } from "./parking.ts";
+import { removeSettled } from "./remove-settled.ts";
 import { settleBatch } from "./settle-batch.ts";
 
 /**
@@ -118,10 +119,11 @@ export function createRelay(options: RelayOptions): Relay {
   }
 
   async function discardBatch(held: HeldLaneGroups): Promise<PassResult> {
-    const { count, largest, refused } = await discardOutbox(db, { held, perGroup: size.perGroup(held.ids.length) });
+    const perGroup = size.perGroup(held.ids.length);
+    const { packs, count, largest, refused } = await discardOutbox(db, { held, perGroup });
     if (refused) return relayBatch(held);
     counters.discarded += count;
-    const again = size.isFull(held.ids.length, count, largest);
+    const again = size.isFull(held.ids.length, packs, largest);
     if (!again) discardAt = performance.now() + DISCARD_REST_MS;
     return { tookCount: count, settledCount: count, leftCount: 0, again };
   }
@@ -142,25 +144,32 @@ export function createRelay(options: RelayOptions): Relay {
     }
 
     const settlement = settleBatch(rows, indexes, await publish(await createOutboundEvents(names, rows, indexes)));
-    const sentCount = await removeSent(held, rows, settlement.sent);
-    let parkedCount = 0;
+    const settled = [...settlement.sent];
     for (const { indexes, error } of settlement.poisoned.values()) {
       const runId = rows.runIds[indexes[0]!];
       log.error({ runId, error, count: indexes.length }, "an event cannot be sent and was parked with those behind it");
-      parkedCount += await parkRun(db, { held, rows, indexes, error });
+      settled.push(...(await parkRun(db, { held, rows, indexes, error })));
     }
-    for (const indexes of behind.values()) parkedCount += await parkRun(db, { held, rows, indexes, error: undefined });
+    for (const indexes of behind.values())
+      settled.push(...(await parkRun(db, { held, rows, indexes, error: undefined })));
+    const removed = await removeSettled(db, { held, rows, settled });
+    const parkedCount = settled.length - settlement.sent.length;
 
     const { leftCount, leftBecause, retryAfterMs } = settlement;
     counters.parked += parkedCount;
     counters.left += leftCount;
-    if (leftCount > 0 && sentCount + parkedCount === 0) {
+    counters.sent += Math.max(0, removed.count - parkedCount);
+    if (removed.lostCount > 0) {
+      counters.lost += removed.lostCount;
+      await keeper.keep();
+    }
+    if (leftCount > 0 && settled.length === 0) {
       throw new MeshError("UNAVAILABLE", "The bus took none of the events; they will be sent again.", {
         retryAfterMs: retryAfterMs ?? POLL_MS,
         cause: leftBecause,
       });
     }
-    return { tookCount: rows.count, settledCount: sentCount + parkedCount, leftCount, again: again && leftCount === 0 };
+    return { tookCount: rows.count, settledCount: removed.count, leftCount, again: again && leftCount === 0 };
   }
 
   /** A bus that throws has not said what it kept. */
@@ -171,21 +180,6 @@ export function createRelay(options: RelayOptions): Relay {
     } catch (error) {
       return events.map(() => ({ kind: "unknown", error }));
     }
-  }
-
-  async function removeSent(held: HeldLaneGroups, rows: OutboxRows, sent: readonly number[]): Promise<number> {
-    if (sent.length === 0) return 0;
-    const removed = await removeOutbox(db, {
-      held,
-      places: sent.length === rows.count ? rows.places : sent.map((index) => rows.places[index]!),
-      ids: Float64Array.from(sent, (index) => rows.ids[index]!).sort(),
-    });
-    counters.sent += removed;
-    if (removed < sent.length) {
-      counters.lost += sent.length - removed;
-      await keeper.keep();
-    }
-    return removed;
   }
 
   /** A pass of the loop: while nothing wakes it and nothing was found, it looks more and more seldom. */
@@ -267,12 +261,9 @@ export function createRelay(options: RelayOptions): Relay {
   };
 }
 
-function largestGroup(rows: OutboxRows): number {
-  let largest = 0;
-  let size = 0;
-  for (const [index, group] of rows.laneGroups.entries()) {
-    size = index > 0 && group === rows.laneGroups[index - 1] ? size + 1 : 1;
-    largest = Math.max(largest, size);
-  }
-  return largest;
+/** Packs of the group that has most of them. */
+function largestGroup({ laneGroups }: OutboxRows): number {
+  const sizes = new Map<number, number>();
+  for (const group of laneGroups) sizes.set(group, (sizes.get(group) ?? 0) + 1);
+  return Math.max(0, ...sizes.values());
 }

@@ -13,7 +13,7 @@ import type { RunIds } from "@runmesh/store/run-ids";
 import { listOlderRuns } from "@runmesh/store/run-slots";
 import { findStartKeys, type StartKeyRow } from "@runmesh/store/start-keys";
 import { startLimitedRuns, toRunSlot } from "@runmesh/store/start-limited-runs";
-import { type NewRun, startRuns } from "@runmesh/store/start-runs";
+import { type NewRun, startFreshRuns } from "@runmesh/store/start-runs";
 import { readDefinition } from "./definition-message.ts";
 import { readLabels } from "./labels.ts";
 import type { Registry } from "./registry.ts";
@@ -107,7 +107,7 @@ async function startChunk(
   const runs = chunk.map((item) => item.run);
   const limited = chunk.filter((item) => isLimited(item.loaded));
   if (limited.length === 0) {
-    return { started: await startRuns(deps.hot, { tenantId, principal, runs }), refused: new Set() };
+    return { started: await startFreshRuns(deps.hot, { tenantId, principal, runs }), refused: new Set() };
   }
   const outcome = await startLimitedRuns(deps, { tenantId, principal, runs, limited });
   await cancelOlder(

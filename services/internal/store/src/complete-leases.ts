@@ -1,5 +1,6 @@
 import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
+import { MAX_PACK } from "./outbox-packs.ts";
 
 /**
  * The hot end of a task: success. Invariants:
@@ -215,7 +216,7 @@ export const writeCompletion = ({ mayWait, placing, answers }: Completing): stri
       AND ((SELECT sequences FROM runs))[($6::int[])[width_bucket(task_id, $2::bigint[])]] >= 0
     RETURNING task_id, fence, session_id, attempt, leased_at, started_at, progress,
       width_bucket(task_id, $2::bigint[]) AS place
-  ), done AS MATERIALIZED (
+  ), ranked AS (
     SELECT task_id, task_id >> 20 AS run_id, fence, session_id, attempt, leased_at,
       coalesce(started_at, leased_at) AS started_at, progress, place,
       ((SELECT sequences FROM runs))[($6::int[])[place]] AS sequence,
@@ -226,6 +227,13 @@ export const writeCompletion = ({ mayWait, placing, answers }: Completing): stri
       (count(*) OVER (PARTITION BY task_id >> 20))::int AS done_count
     FROM ended
     WINDOW by_run AS (PARTITION BY task_id >> 20 ORDER BY task_id)
+  ), done AS MATERIALIZED (
+    SELECT task_id, run_id, fence, session_id, attempt, leased_at, started_at, progress, place, sequence, definition_id,
+      rank_in_run, done_count,
+      (CASE
+        WHEN rank_in_run < done_count OR open_count > done_count THEN 0
+        WHEN failing_count > 0 THEN 6 ELSE 5 END)::smallint AS ends_as
+    FROM ranked
   ), counted AS MATERIALIZED (
     SELECT array_agg(run_id ORDER BY run_id) AS run_ids, array_agg(done_count ORDER BY run_id) AS counts
     FROM done
@@ -252,23 +260,24 @@ export const writeCompletion = ({ mayWait, placing, answers }: Completing): stri
     WHERE tenant_id = $1 AND id = ANY ((SELECT run_ids FROM counted)::bigint[])
       AND id >= $10::bigint AND id <= $11::bigint
   ), events AS (
-    INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, task_id, attempt, fence,
-      session_id, leased_at, started_at, outcome)
-    SELECT (run_id & 15)::smallint, $1, run_id, definition_id, sequence, type, task_id, attempt, fence, session_id,
-      leased_at, started_at, outcome
+    INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types, ends, task_ids, attempts,
+      fences, session_ids, leased_ats, started_ats, outcomes)
+    SELECT lane_group, $1, count(*) + count(*) FILTER (WHERE ends_as > 0),
+      array_agg(run_id ORDER BY task_id), array_agg(definition_id ORDER BY task_id),
+      array_agg(sequence + rank_in_run ORDER BY task_id), array_agg(20::smallint ORDER BY task_id),
+      array_agg(ends_as ORDER BY task_id), array_agg(task_id ORDER BY task_id), array_agg(attempt ORDER BY task_id),
+      array_agg(fence ORDER BY task_id), array_agg(session_id ORDER BY task_id), array_agg(leased_at ORDER BY task_id),
+      array_agg(started_at ORDER BY task_id), array_agg(1::smallint ORDER BY task_id)
     FROM (
-      SELECT run_id, definition_id, sequence + rank_in_run AS sequence, 20::smallint AS type, task_id, attempt, fence,
-        session_id, leased_at, started_at, 1::smallint AS outcome
+      SELECT task_id, run_id, definition_id, sequence, rank_in_run, ends_as, attempt, fence, session_id, leased_at,
+        started_at, (run_id & 15)::smallint AS lane_group,
+        (row_number() OVER (PARTITION BY run_id & 15 ORDER BY task_id) - 1) / ${MAX_PACK} AS pack
       FROM done
-      UNION ALL
-      SELECT run_id, definition_id, sequence + done_count + 1, (CASE WHEN failing_count > 0 THEN 6 ELSE 5 END)::smallint,
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL
-      FROM done
-      WHERE rank_in_run = done_count AND open_count = done_count
     ) AS event
-    ORDER BY run_id, sequence
+    GROUP BY lane_group, pack
+    ORDER BY lane_group, pack
   )
   SELECT array_agg(task_id)::text AS accepted,
-    (array_agg(run_id) FILTER (WHERE rank_in_run = done_count AND open_count = done_count))::text AS ended_runs,
+    (array_agg(run_id) FILTER (WHERE ends_as > 0))::text AS ended_runs,
     ${answers}
   FROM done`;

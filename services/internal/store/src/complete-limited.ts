@@ -95,7 +95,7 @@ const placing = (hasDependents: boolean): string => `${hasDependents ? `${UNBLOC
   finished AS MATERIALIZED (
     SELECT coalesce(array_agg(run_id), '{}') AS run_ids, coalesce(array_agg('r:' || run_id), '{}') AS keys
     FROM done
-    WHERE rank_in_run = done_count AND open_count = done_count
+    WHERE ends_as > 0
   ), dropped AS (
     DELETE FROM slot
     WHERE tenant_id + 0 = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM done))

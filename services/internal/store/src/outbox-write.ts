@@ -1,5 +1,6 @@
 import { int4Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
+import { packEvents } from "./outbox-packs.ts";
 
 /** An event of a run, to be sent (G2). Written under the run's lock, in the order of its sequence (G3). */
 export interface NewEvent {
@@ -24,15 +25,21 @@ export const insertEvents = (
   return db.rows(
     "insert_events",
     `
-  INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, task_id, attempt, fence, session_id,
-    leased_at, started_at, outcome, error_type, retry_at)
-  SELECT ($2::bigint & 15)::smallint, $1, $2, $3, sequence, type, task_id, attempt, fence, session_id, leased_at,
-    started_at, outcome, error_type, clock_timestamp() + retry_after_ms * interval '1 ms'
+  INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types, task_ids, attempts, fences,
+    session_ids, leased_ats, started_ats, outcomes, error_types, retry_ats)
+  SELECT ($2::bigint & 15)::smallint, $1, count(*), array_agg($2::bigint), array_agg($3::bigint),
+    array_agg(sequence ORDER BY sequence), array_agg(type::smallint ORDER BY sequence),
+    array_agg(task_id ORDER BY sequence), array_agg(attempt ORDER BY sequence), array_agg(fence ORDER BY sequence),
+    array_agg(session_id ORDER BY sequence), array_agg(leased_at ORDER BY sequence),
+    array_agg(started_at ORDER BY sequence), array_agg(outcome::smallint ORDER BY sequence),
+    array_agg(error_type ORDER BY sequence),
+    array_agg(clock_timestamp() + retry_after_ms * interval '1 ms' ORDER BY sequence)
   FROM unnest($4::int[], $5::int[], $6::bigint[], $7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[],
-      $11::timestamptz[], $12::int[], $13::text[], $14::bigint[])
+      $11::timestamptz[], $12::int[], $13::text[], $14::bigint[], $15::int[])
     AS event (sequence, type, task_id, attempt, fence, session_id, leased_at, started_at, outcome, error_type,
-      retry_after_ms)
-  ORDER BY sequence`,
+      retry_after_ms, pack)
+  GROUP BY pack
+  ORDER BY pack`,
     [
       p.tenantId,
       p.runId,
@@ -48,6 +55,7 @@ export const insertEvents = (
       events.map((event) => event.outcome),
       events.map((event) => event.errorType),
       events.map((event) => event.retryAfterMs),
+      int4Array(packEvents(events.map(() => p.runId))),
     ],
   );
 };

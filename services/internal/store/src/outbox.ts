@@ -23,19 +23,23 @@ export interface EventRow {
   readonly retryAtMicros: number;
 }
 
-/** Rows of the outbox, one array a column: they come as one row of the result, which is what makes the read cheap. */
+/** Packs of the outbox and their events, one array a column: they come as one row of the result, which makes it cheap. */
 export interface OutboxRows {
+  /** Of the events. */
   readonly count: number;
-  /** Places (`ctid`), as text. */
+  /** Of each pack: its place (`ctid`) as text, and so on. */
   readonly places: readonly string[];
   readonly ids: readonly number[];
   readonly laneGroups: readonly number[];
   readonly tenantIds: readonly number[];
+  readonly times: readonly number[];
+  /** Of each event: the index of its pack, and its element of the pack's arrays, from 1. A run's end may share one. */
+  readonly packs: readonly number[];
+  readonly elements: readonly number[];
   readonly runIds: readonly number[];
   readonly definitionIds: readonly number[];
   readonly sequences: readonly number[];
   readonly types: readonly number[];
-  readonly times: readonly number[];
   readonly ordinals: readonly number[];
   readonly attempts: readonly number[];
   readonly fences: readonly number[];
@@ -57,7 +61,24 @@ export interface HeldLaneGroups {
 }
 
 type ColumnNames = Exclude<keyof OutboxRows, "count" | "anyParked">;
-type TakenRow = { count: number; anyParked: boolean } & Record<ColumnNames, string | null>;
+type TakenRow = { anyParked: boolean } & Record<ColumnNames, string | null>;
+
+const PACK_COLUMNS = [
+  "run_ids",
+  "definition_ids",
+  "sequences",
+  "types",
+  "ends",
+  "task_ids",
+  "attempts",
+  "fences",
+  "session_ids",
+  "leased_ats",
+  "started_ats",
+  "outcomes",
+  "error_types",
+  "retry_ats",
+];
 
 /** Locks the groups that are still held under their fences, in order, for the rest of the statement (G3). */
 const MINE = `mine AS MATERIALIZED (
@@ -69,70 +90,33 @@ const MINE = `mine AS MATERIALIZED (
     FOR SHARE OF lane_group
   )`;
 
-const micros = (column: string) => `array_agg(coalesce((date_part('epoch', ${column}) * 1000000)::bigint, 0))::text`;
+const micros = (column: string) => `coalesce((date_part('epoch', ${column}) * 1000000)::bigint, 0)`;
 
 /**
- * The first rows of each group, by id, groups in the order given; at most `limit` in all. Within a run the order of
- * ids is that of its sequence, and every row that stands is looked at, so one that commits late is not passed over.
+ * The first packs of each group, by id, groups in the order given, until they hold `limit` events. Within a run the
+ * order of packs, and in a pack that of its elements, is that of its sequence; every pack that stands is looked at, so
+ * one that commits late is not passed over. Where a run's end goes with an event, it comes right after it.
  * Ids fit a `number`: they come from sequences. A task's may not, so its ordinal is read instead.
  */
 export async function takeOutbox(
   db: Db,
   p: { laneGroups: readonly number[]; perGroup: number; limit: number },
 ): Promise<OutboxRows> {
-  const row = await db.one<TakenRow>(
-    "take_outbox",
-    `
-  SELECT count(taken.id)::int AS count,
-    array_agg(taken.place)::text AS places,
-    array_agg(taken.id)::text AS ids,
-    array_agg(taken.lane_group)::text AS "laneGroups",
-    array_agg(taken.tenant_id)::text AS "tenantIds",
-    array_agg(taken.run_id)::text AS "runIds",
-    array_agg(taken.definition_id)::text AS "definitionIds",
-    array_agg(taken.sequence)::text AS sequences,
-    array_agg(taken.type)::text AS types,
-    ${micros("taken.at")} AS times,
-    array_agg(coalesce((taken.task_id & 1048575)::int, -1))::text AS ordinals,
-    array_agg(coalesce(taken.attempt, 0))::text AS attempts,
-    array_agg(coalesce(taken.fence, 0))::text AS fences,
-    array_agg(coalesce(taken.session_id, 0))::text AS "sessionIds",
-    ${micros("taken.leased_at")} AS "leaseTimes",
-    ${micros("taken.started_at")} AS "startTimes",
-    array_agg(coalesce(taken.outcome, 0))::text AS outcomes,
-    json_agg(taken.error_type)::text AS "errorTypes",
-    ${micros("taken.retry_at")} AS "retryTimes",
-    EXISTS (SELECT FROM outbox_parked) AS "anyParked"
-  FROM (
-    SELECT o.place, o.id, o.lane_group, o.tenant_id, o.run_id, o.definition_id, o.sequence, o.type, o.at, o.task_id,
-      o.attempt, o.fence, o.session_id, o.leased_at, o.started_at, o.outcome, o.error_type, o.retry_at
-    FROM unnest($1::smallint[]) WITH ORDINALITY AS g (lane_group, n)
-    CROSS JOIN LATERAL (
-      SELECT outbox.ctid AS place, outbox.id, outbox.lane_group, outbox.tenant_id, outbox.run_id,
-        outbox.definition_id, outbox.sequence, outbox.type, outbox.at, outbox.task_id, outbox.attempt, outbox.fence,
-        outbox.session_id, outbox.leased_at, outbox.started_at, outbox.outcome, outbox.error_type, outbox.retry_at
-      FROM outbox
-      WHERE outbox.lane_group = g.lane_group
-      ORDER BY outbox.id
-      LIMIT $2 OFFSET 0
-    ) AS o
-    ORDER BY g.n, o.id
-    LIMIT $3
-  ) AS taken`,
-    [p.laneGroups, p.perGroup, p.limit],
-  );
+  const row = await db.one<TakenRow>("take_outbox", TAKE_OUTBOX, [p.laneGroups, p.perGroup, p.limit]);
   return {
-    count: row.count,
+    count: row.packs === null ? 0 : row.packs.split(",").length,
     anyParked: row.anyParked,
     places: readArray(row.places),
     ids: readArray(row.ids),
     laneGroups: readArray(row.laneGroups),
     tenantIds: readArray(row.tenantIds),
+    times: readArray(row.times),
+    packs: readArray(row.packs),
+    elements: readArray(row.elements),
     runIds: readArray(row.runIds),
     definitionIds: readArray(row.definitionIds),
     sequences: readArray(row.sequences),
     types: readArray(row.types),
-    times: readArray(row.times),
     ordinals: readArray(row.ordinals),
     attempts: readArray(row.attempts),
     fences: readArray(row.fences),
@@ -145,15 +129,82 @@ export async function takeOutbox(
   };
 }
 
-/** The row at `index`, as one object. */
+const TAKE_OUTBOX = `
+  WITH pack AS MATERIALIZED (
+    SELECT place, id, lane_group, tenant_id, at, run_ids, definition_ids, sequences, types, ends, task_ids, attempts,
+      fences, session_ids, leased_ats, started_ats, outcomes, error_types, retry_ats,
+      (row_number() OVER (ORDER BY n, id))::int - 1 AS index
+    FROM (
+      SELECT g.n, first.place, first.id, first.lane_group, first.tenant_id, first.at, first.run_ids,
+        first.definition_ids, first.sequences, first.types, first.ends, first.task_ids, first.attempts, first.fences,
+        first.session_ids, first.leased_ats, first.started_ats, first.outcomes, first.error_types, first.retry_ats,
+        sum(first.size) OVER (ORDER BY g.n, first.id) - first.size AS before
+      FROM unnest($1::smallint[]) WITH ORDINALITY AS g (lane_group, n)
+      CROSS JOIN LATERAL (
+        SELECT outbox.ctid AS place, outbox.id, outbox.lane_group, outbox.tenant_id, outbox.at, outbox.size,
+          outbox.run_ids, outbox.definition_ids, outbox.sequences, outbox.types, outbox.ends, outbox.task_ids,
+          outbox.attempts, outbox.fences, outbox.session_ids, outbox.leased_ats, outbox.started_ats, outbox.outcomes,
+          outbox.error_types, outbox.retry_ats
+        FROM outbox
+        WHERE outbox.lane_group = g.lane_group
+        ORDER BY outbox.id
+        LIMIT $2 OFFSET 0
+      ) AS first
+    ) AS counted
+    WHERE before < $3
+  ), event AS MATERIALIZED (
+    SELECT pack.index, e.element, e.run_id, e.definition_id, e.sequence + e.is_end AS sequence,
+      CASE e.is_end WHEN 1 THEN e.ends_as ELSE e.type END AS type, e.is_end = 1 AS is_end,
+      e.task_id, e.attempt, e.fence, e.session_id, e.leased_at, e.started_at, e.outcome, e.error_type, e.retry_at
+    FROM pack
+    CROSS JOIN LATERAL (
+      SELECT u.element, u.run_id, u.definition_id, u.sequence, u.type, u.ends_as, u.task_id, u.attempt, u.fence,
+        u.session_id, u.leased_at, u.started_at, u.outcome, u.error_type, u.retry_at, n.is_end
+      FROM unnest(pack.run_ids, pack.definition_ids, pack.sequences, pack.types, pack.ends, pack.task_ids, pack.attempts,
+          pack.fences, pack.session_ids, pack.leased_ats, pack.started_ats, pack.outcomes, pack.error_types,
+          pack.retry_ats)
+        WITH ORDINALITY AS u (run_id, definition_id, sequence, type, ends_as, task_id, attempt, fence, session_id,
+          leased_at, started_at, outcome, error_type, retry_at, element)
+      CROSS JOIN LATERAL generate_series(0, CASE WHEN u.ends_as > 0 THEN 1 ELSE 0 END) AS n (is_end)
+    ) AS e
+    ORDER BY pack.index, e.element, e.is_end
+  ), packs AS (
+    SELECT array_agg(place ORDER BY index)::text AS places, array_agg(id ORDER BY index)::text AS ids,
+      array_agg(lane_group ORDER BY index)::text AS lane_groups,
+      array_agg(tenant_id ORDER BY index)::text AS tenant_ids, array_agg(${micros("at")} ORDER BY index)::text AS times
+    FROM pack
+  )
+  SELECT (SELECT places FROM packs) AS places, (SELECT ids FROM packs) AS ids,
+    (SELECT lane_groups FROM packs) AS "laneGroups", (SELECT tenant_ids FROM packs) AS "tenantIds",
+    (SELECT times FROM packs) AS times,
+    array_agg(index)::text AS packs,
+    array_agg(element)::text AS elements,
+    array_agg(run_id)::text AS "runIds",
+    array_agg(definition_id)::text AS "definitionIds",
+    array_agg(sequence)::text AS sequences,
+    array_agg(type)::text AS types,
+    array_agg(CASE WHEN is_end THEN -1 ELSE coalesce((task_id & 1048575)::int, -1) END)::text AS ordinals,
+    array_agg(CASE WHEN is_end THEN 0 ELSE coalesce(attempt, 0) END)::text AS attempts,
+    array_agg(CASE WHEN is_end THEN 0 ELSE coalesce(fence, 0) END)::text AS fences,
+    array_agg(CASE WHEN is_end THEN 0 ELSE coalesce(session_id, 0) END)::text AS "sessionIds",
+    array_agg(CASE WHEN is_end THEN 0 ELSE ${micros("leased_at")} END)::text AS "leaseTimes",
+    array_agg(CASE WHEN is_end THEN 0 ELSE ${micros("started_at")} END)::text AS "startTimes",
+    array_agg(CASE WHEN is_end THEN 0 ELSE coalesce(outcome, 0) END)::text AS outcomes,
+    json_agg(error_type)::text AS "errorTypes",
+    array_agg(${micros("retry_at")})::text AS "retryTimes",
+    EXISTS (SELECT FROM outbox_parked) AS "anyParked"
+  FROM event`;
+
+/** The event at `index`, as one object. */
 export function outboxRow(rows: OutboxRows, index: number): EventRow {
+  const pack = rows.packs[index]!;
   return {
-    tenantId: rows.tenantIds[index]!,
+    tenantId: rows.tenantIds[pack]!,
     runId: BigInt(rows.runIds[index]!),
     definitionId: BigInt(rows.definitionIds[index]!),
     sequence: rows.sequences[index]!,
     type: rows.types[index]!,
-    atMicros: rows.times[index]!,
+    atMicros: rows.times[pack]!,
     ordinal: rows.ordinals[index]!,
     attempt: rows.attempts[index]!,
     fence: BigInt(rows.fences[index]!),
@@ -167,8 +218,8 @@ export function outboxRow(rows: OutboxRows, index: number): EventRow {
 }
 
 /**
- * Removes exactly the rows named, by place and id (a place is used again after a vacuum), of groups that are still
- * held. `ids` rise. Answers how many went: fewer than named means that a group was lost, and its rows stay (G3).
+ * Removes exactly the packs named, by place and id (a place is used again after a vacuum), of groups that are still
+ * held. `ids` rise. Answers how many events went: fewer than they hold means that a group was lost (G3).
  */
 export async function removeOutbox(
   db: Db,
@@ -183,12 +234,38 @@ export async function removeOutbox(
     WHERE ctid = ANY ($4::tid[])
       AND id = ($5::bigint[])[width_bucket(id, $5::bigint[])]
       AND lane_group = ANY (ARRAY(SELECT mine.id FROM mine))
-    RETURNING id
+    RETURNING size
   )
-  SELECT count(gone.id)::int AS count FROM gone`,
+  SELECT coalesce(sum(gone.size), 0)::int AS count FROM gone`,
     [p.held.ids, p.held.fences, p.held.owner, `{"${p.places.join('","')}"}`, `{${p.ids.join(",")}}`],
   );
   return row.count;
+}
+
+const kept = (column: string) =>
+  `${column} = (SELECT array_agg(${column}[k] ORDER BY k) FROM unnest($6::int[]) AS element (k))`;
+
+/** Leaves only the elements named of a pack whose group is still held: the others were sent. Answers whether it did. */
+export async function trimOutbox(
+  db: Db,
+  p: { held: HeldLaneGroups; place: string; id: number; elements: readonly number[] },
+): Promise<boolean> {
+  const { count } = await db.one<{ count: number }>(
+    "trim_outbox",
+    `
+  WITH ${MINE},
+  trimmed AS (
+    UPDATE outbox
+    SET size = cardinality($6::int[])
+        + (SELECT count(k) FROM unnest($6::int[]) AS element (k) WHERE ends[k] > 0),
+      ${PACK_COLUMNS.map(kept).join(",\n      ")}
+    WHERE ctid = $4::tid AND id = $5::bigint AND lane_group = ANY (ARRAY(SELECT mine.id FROM mine))
+    RETURNING id
+  )
+  SELECT count(trimmed.id)::int AS count FROM trimmed`,
+    [p.held.ids, p.held.fences, p.held.owner, p.place, p.id, p.elements],
+  );
+  return count > 0;
 }
 
 /**
@@ -196,7 +273,7 @@ export async function removeOutbox(
  * subscription after all, or a parked run, whose later rows must wait behind it.
  */
 export const discardOutbox = (db: Db, p: { held: HeldLaneGroups; perGroup: number }) =>
-  db.one<{ count: number; largest: number; refused: boolean }>(
+  db.one<{ packs: number; count: number; largest: number; refused: boolean }>(
     "discard_outbox",
     `
   WITH ${MINE},
@@ -213,21 +290,24 @@ export const discardOutbox = (db: Db, p: { held: HeldLaneGroups; perGroup: numbe
         ) AS first))
       AND NOT EXISTS (SELECT FROM bus_subscription)
       AND NOT EXISTS (SELECT FROM outbox_parked)
-    RETURNING lane_group
+    RETURNING lane_group, size
   ),
-  sizes AS (SELECT count(gone.lane_group)::int AS size FROM gone GROUP BY gone.lane_group)
-  SELECT coalesce(sum(sizes.size), 0)::int AS count, coalesce(max(sizes.size), 0)::int AS largest,
+  sizes AS (
+    SELECT count(gone.lane_group)::int AS packs, sum(gone.size)::int AS events FROM gone GROUP BY gone.lane_group
+  )
+  SELECT coalesce(sum(sizes.packs), 0)::int AS packs, coalesce(sum(sizes.events), 0)::int AS count,
+    coalesce(max(sizes.packs), 0)::int AS largest,
     (EXISTS (SELECT FROM bus_subscription) OR EXISTS (SELECT FROM outbox_parked)) AS refused
   FROM sizes`,
     [p.held.ids, p.held.fences, p.held.owner, p.perGroup],
   );
 
-/** Rows that wait, counted up to `limit`, and how long the oldest has waited. For the size limit and the lag metric. */
+/** Events that wait, counted up to `limit`, and how long the oldest has waited. For the size limit and the lag metric. */
 export const measureOutbox = (db: Db, p: { limit: number }) =>
   db.one<{ count: number; oldestMs: number }>(
     "measure_outbox",
     `
-  SELECT (SELECT count(*)::int FROM (SELECT FROM outbox LIMIT $1) AS capped) AS count,
+  SELECT (SELECT coalesce(sum(size), 0)::int FROM (SELECT size FROM outbox LIMIT $1) AS capped) AS count,
     coalesce((
       SELECT max(date_part('epoch', clock_timestamp() - first.at) * 1000)
       FROM generate_series(0, 15) AS g (id)

@@ -1,5 +1,7 @@
 import { int2Array, int4Array, int8Array, textArray, uuidArray } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
+import { packEvents } from "./outbox-packs.ts";
+import { violatedConstraint } from "./store-errors.ts";
 
 /** A run to be started, its definition known and its input checked. */
 export interface NewRun {
@@ -29,15 +31,33 @@ export interface NewRun {
   readonly ranks: Int16Array;
 }
 
+interface Start {
+  readonly tenantId: number;
+  readonly principal: string;
+  /** In ascending order of id. */
+  readonly runs: readonly NewRun[];
+}
+
 /**
  * Starts runs with their tasks, first ready tasks and first events, in one statement (G2, G6).
  * Answers the ids of those started; the others had their key taken, by an earlier start or by a twin in this batch.
- * `runs` is in ascending order of id.
  */
-export async function startRuns(
-  db: Db,
-  p: { tenantId: number; principal: string; runs: readonly NewRun[] },
-): Promise<Set<bigint>> {
+export const startRuns = (db: Db, p: Start): Promise<Set<bigint>> => start(db, "start_runs", START_RUNS, p);
+
+/**
+ * The same outside of a transaction. It looks for taken keys before it inserts, which is cheaper than to insert each on
+ * condition; a key that is taken in between, or twice in the batch, fails the statement, which is then made anew.
+ */
+export async function startFreshRuns(db: Db, p: Start): Promise<Set<bigint>> {
+  try {
+    return await start(db, "start_fresh_runs", START_FRESH_RUNS, p);
+  } catch (error) {
+    if (violatedConstraint(error) !== "start_key_pkey") throw error;
+    return startRuns(db, p);
+  }
+}
+
+async function start(db: Db, name: string, text: string, p: Start): Promise<Set<bigint>> {
   const { runs } = p;
   const taskTotal = runs.reduce((sum, run) => sum + run.taskCount, 0);
   const taskIds = new BigInt64Array(taskTotal);
@@ -59,7 +79,7 @@ export async function startRuns(
   }
   const empty = Buffer.alloc(0);
   const inputs = runs.map((run) => run.input ?? empty);
-  const { started } = await db.one<{ started: string | null }>("start_runs", START_RUNS, [
+  const { started } = await db.one<{ started: string | null }>(name, text, [
     p.tenantId,
     p.principal,
     int8Array(runs.map((run) => run.runId)),
@@ -83,6 +103,7 @@ export async function startRuns(
     int4Array(rootRoutes),
     int2Array(rootRanks),
     runs.map((run) => run.waits),
+    int4Array(packEvents(runs.map((run) => run.runId))),
   ]);
   return new Set(started === null ? [] : started.slice(1, -1).split(",").map(BigInt));
 }
@@ -99,19 +120,19 @@ function offsets(parts: readonly Buffer[]): number[] {
 /** `fresh.ids[width_bucket(x, fresh.ids)] = x` is a binary search for x: two CTEs are never joined. */
 const isFresh = (id: string) => `((SELECT ids FROM fresh))[width_bucket(${id}, (SELECT ids FROM fresh))] = ${id}`;
 
-const START_RUNS = `
+const startText = (ifFree: string): string => `
   WITH item AS MATERIALIZED (
     SELECT run_id, definition_id, workflow_id, task_count, digest, body_hash, input_at, input_size, labels, key,
       CASE WHEN due_ms > 0 THEN to_timestamp(due_ms / 1000.0) END AS due_at, deadline_ms, max_parallel, traceparent,
-      due_ms > 0 OR waits AS is_pending
+      due_ms > 0 OR waits AS is_pending, pack
     FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::int[], $7::uuid[], $8::uuid[], $10::int[], $11::int[],
-        $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::int[], $17::text[], $23::boolean[])
+        $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::int[], $17::text[], $23::boolean[], $24::int[])
       AS item (run_id, definition_id, workflow_id, task_count, digest, body_hash, input_at, input_size,
-        labels, key, due_ms, deadline_ms, max_parallel, traceparent, waits)
+        labels, key, due_ms, deadline_ms, max_parallel, traceparent, waits, pack)
   ), taken AS (
     INSERT INTO start_key (tenant_id, workflow_id, digest, run_id, body_hash)
     SELECT $1, workflow_id, digest, run_id, body_hash FROM item
-    ON CONFLICT DO NOTHING
+    ${ifFree}
     RETURNING run_id
   ), fresh AS MATERIALIZED (
     SELECT coalesce(array_agg(run_id ORDER BY run_id), ARRAY[-1]::bigint[]) AS ids FROM taken
@@ -141,9 +162,19 @@ const START_RUNS = `
     FROM unnest($20::bigint[], $21::int[], $22::smallint[]) AS root (task_id, route_id, rank)
     WHERE ${isFresh("(task_id >> 20)")}
   ), events AS (
-    INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type, at)
-    SELECT (run_id & 15)::smallint, $1, run_id, definition_id, 1, 1, now()
+    INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types)
+    SELECT min(run_id & 15)::smallint, $1, count(*), array_agg(run_id ORDER BY run_id),
+      array_agg(definition_id ORDER BY run_id), array_agg(1 ORDER BY run_id), array_agg(1::smallint ORDER BY run_id)
     FROM item
     WHERE ${isFresh("run_id")}
+    GROUP BY pack
+    ORDER BY pack
   )
   SELECT CASE WHEN ids <> ARRAY[-1]::bigint[] THEN ids::text END AS started FROM fresh`;
+
+const START_RUNS = startText("ON CONFLICT DO NOTHING");
+const START_FRESH_RUNS = startText(`
+    WHERE NOT EXISTS (
+      SELECT FROM start_key
+      WHERE start_key.tenant_id = $1 AND start_key.workflow_id = item.workflow_id AND start_key.digest = item.digest
+      OFFSET 0)`);

@@ -30,90 +30,72 @@ export type OutboxAvgAggregateOutputType = {
   laneGroup: number | null
   id: number | null
   tenantId: number | null
-  runId: number | null
-  definitionId: number | null
-  sequence: number | null
-  type: number | null
-  taskId: number | null
-  attempt: number | null
-  fence: number | null
-  sessionId: number | null
-  outcome: number | null
+  size: number | null
+  runIds: number | null
+  definitionIds: number | null
+  sequences: number | null
+  types: number | null
+  ends: number | null
+  taskIds: number | null
+  attempts: number | null
+  fences: number | null
+  sessionIds: number | null
+  outcomes: number | null
 }
 
 export type OutboxSumAggregateOutputType = {
   laneGroup: number | null
   id: bigint | null
   tenantId: number | null
-  runId: bigint | null
-  definitionId: bigint | null
-  sequence: number | null
-  type: number | null
-  taskId: bigint | null
-  attempt: number | null
-  fence: bigint | null
-  sessionId: bigint | null
-  outcome: number | null
+  size: number | null
+  runIds: bigint[]
+  definitionIds: bigint[]
+  sequences: number[]
+  types: number[]
+  ends: number[]
+  taskIds: bigint[]
+  attempts: number[]
+  fences: bigint[]
+  sessionIds: bigint[]
+  outcomes: number[]
 }
 
 export type OutboxMinAggregateOutputType = {
   laneGroup: number | null
   id: bigint | null
   tenantId: number | null
-  runId: bigint | null
-  definitionId: bigint | null
-  sequence: number | null
-  type: number | null
   at: Date | null
-  taskId: bigint | null
-  attempt: number | null
-  fence: bigint | null
-  sessionId: bigint | null
-  leasedAt: Date | null
-  startedAt: Date | null
-  outcome: number | null
-  errorType: string | null
-  retryAt: Date | null
+  size: number | null
 }
 
 export type OutboxMaxAggregateOutputType = {
   laneGroup: number | null
   id: bigint | null
   tenantId: number | null
-  runId: bigint | null
-  definitionId: bigint | null
-  sequence: number | null
-  type: number | null
   at: Date | null
-  taskId: bigint | null
-  attempt: number | null
-  fence: bigint | null
-  sessionId: bigint | null
-  leasedAt: Date | null
-  startedAt: Date | null
-  outcome: number | null
-  errorType: string | null
-  retryAt: Date | null
+  size: number | null
 }
 
 export type OutboxCountAggregateOutputType = {
   laneGroup: number
   id: number
   tenantId: number
-  runId: number
-  definitionId: number
-  sequence: number
-  type: number
   at: number
-  taskId: number
-  attempt: number
-  fence: number
-  sessionId: number
-  leasedAt: number
-  startedAt: number
-  outcome: number
-  errorType: number
-  retryAt: number
+  size: number
+  runIds: number
+  definitionIds: number
+  sequences: number
+  types: number
+  ends: number
+  taskIds: number
+  attempts: number
+  fences: number
+  sessionIds: number
+  leasedAts: number
+  startedAts: number
+  outcomes: number
+  errorTypes: number
+  retryAts: number
   _all: number
 }
 
@@ -122,90 +104,72 @@ export type OutboxAvgAggregateInputType = {
   laneGroup?: true
   id?: true
   tenantId?: true
-  runId?: true
-  definitionId?: true
-  sequence?: true
-  type?: true
-  taskId?: true
-  attempt?: true
-  fence?: true
-  sessionId?: true
-  outcome?: true
+  size?: true
+  runIds?: true
+  definitionIds?: true
+  sequences?: true
+  types?: true
+  ends?: true
+  taskIds?: true
+  attempts?: true
+  fences?: true
+  sessionIds?: true
+  outcomes?: true
 }
 
 export type OutboxSumAggregateInputType = {
   laneGroup?: true
   id?: true
   tenantId?: true
-  runId?: true
-  definitionId?: true
-  sequence?: true
-  type?: true
-  taskId?: true
-  attempt?: true
-  fence?: true
-  sessionId?: true
-  outcome?: true
+  size?: true
+  runIds?: true
+  definitionIds?: true
+  sequences?: true
+  types?: true
+  ends?: true
+  taskIds?: true
+  attempts?: true
+  fences?: true
+  sessionIds?: true
+  outcomes?: true
 }
 
 export type OutboxMinAggregateInputType = {
   laneGroup?: true
   id?: true
   tenantId?: true
-  runId?: true
-  definitionId?: true
-  sequence?: true
-  type?: true
   at?: true
-  taskId?: true
-  attempt?: true
-  fence?: true
-  sessionId?: true
-  leasedAt?: true
-  startedAt?: true
-  outcome?: true
-  errorType?: true
-  retryAt?: true
+  size?: true
 }
 
 export type OutboxMaxAggregateInputType = {
   laneGroup?: true
   id?: true
   tenantId?: true
-  runId?: true
-  definitionId?: true
-  sequence?: true
-  type?: true
   at?: true
-  taskId?: true
-  attempt?: true
-  fence?: true
-  sessionId?: true
-  leasedAt?: true
-  startedAt?: true
-  outcome?: true
-  errorType?: true
-  retryAt?: true
+  size?: true
 }
 
 export type OutboxCountAggregateInputType = {
   laneGroup?: true
   id?: true
   tenantId?: true
-  runId?: true
-  definitionId?: true
-  sequence?: true
-  type?: true
   at?: true
-  taskId?: true
-  attempt?: true
-  fence?: true
-  sessionId?: true
-  leasedAt?: true
-  startedAt?: true
-  outcome?: true
-  errorType?: true
-  retryAt?: true
+  size?: true
+  runIds?: true
+  definitionIds?: true
+  sequences?: true
+  types?: true
+  ends?: true
+  taskIds?: true
+  attempts?: true
+  fences?: true
+  sessionIds?: true
+  leasedAts?: true
+  startedAts?: true
+  outcomes?: true
+  errorTypes?: true
+  retryAts?: true
   _all?: true
 }
 
@@ -299,20 +263,22 @@ export type OutboxGroupByOutputType = {
   laneGroup: number
   id: bigint
   tenantId: number
-  runId: bigint
-  definitionId: bigint
-  sequence: number
-  type: number
   at: Date
-  taskId: bigint | null
-  attempt: number | null
-  fence: bigint | null
-  sessionId: bigint | null
-  leasedAt: Date | null
-  startedAt: Date | null
-  outcome: number | null
-  errorType: string | null
-  retryAt: Date | null
+  size: number
+  runIds: bigint[]
+  definitionIds: bigint[]
+  sequences: number[]
+  types: number[]
+  ends: number[]
+  taskIds: bigint[]
+  attempts: number[]
+  fences: bigint[]
+  sessionIds: bigint[]
+  leasedAts: Date[]
+  startedAts: Date[]
+  outcomes: number[]
+  errorTypes: string[]
+  retryAts: Date[]
   _count: OutboxCountAggregateOutputType | null
   _avg: OutboxAvgAggregateOutputType | null
   _sum: OutboxSumAggregateOutputType | null
@@ -342,40 +308,44 @@ export type OutboxWhereInput = {
   laneGroup?: Prisma.IntFilter<"Outbox"> | number
   id?: Prisma.BigIntFilter<"Outbox"> | bigint | number
   tenantId?: Prisma.IntFilter<"Outbox"> | number
-  runId?: Prisma.BigIntFilter<"Outbox"> | bigint | number
-  definitionId?: Prisma.BigIntFilter<"Outbox"> | bigint | number
-  sequence?: Prisma.IntFilter<"Outbox"> | number
-  type?: Prisma.IntFilter<"Outbox"> | number
   at?: Prisma.DateTimeFilter<"Outbox"> | Date | string
-  taskId?: Prisma.BigIntNullableFilter<"Outbox"> | bigint | number | null
-  attempt?: Prisma.IntNullableFilter<"Outbox"> | number | null
-  fence?: Prisma.BigIntNullableFilter<"Outbox"> | bigint | number | null
-  sessionId?: Prisma.BigIntNullableFilter<"Outbox"> | bigint | number | null
-  leasedAt?: Prisma.DateTimeNullableFilter<"Outbox"> | Date | string | null
-  startedAt?: Prisma.DateTimeNullableFilter<"Outbox"> | Date | string | null
-  outcome?: Prisma.IntNullableFilter<"Outbox"> | number | null
-  errorType?: Prisma.StringNullableFilter<"Outbox"> | string | null
-  retryAt?: Prisma.DateTimeNullableFilter<"Outbox"> | Date | string | null
+  size?: Prisma.IntFilter<"Outbox"> | number
+  runIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  definitionIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  sequences?: Prisma.IntNullableListFilter<"Outbox">
+  types?: Prisma.IntNullableListFilter<"Outbox">
+  ends?: Prisma.IntNullableListFilter<"Outbox">
+  taskIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  attempts?: Prisma.IntNullableListFilter<"Outbox">
+  fences?: Prisma.BigIntNullableListFilter<"Outbox">
+  sessionIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  leasedAts?: Prisma.DateTimeNullableListFilter<"Outbox">
+  startedAts?: Prisma.DateTimeNullableListFilter<"Outbox">
+  outcomes?: Prisma.IntNullableListFilter<"Outbox">
+  errorTypes?: Prisma.StringNullableListFilter<"Outbox">
+  retryAts?: Prisma.DateTimeNullableListFilter<"Outbox">
 }
 
 export type OutboxOrderByWithRelationInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
   at?: Prisma.SortOrder
-  taskId?: Prisma.SortOrderInput | Prisma.SortOrder
-  attempt?: Prisma.SortOrderInput | Prisma.SortOrder
-  fence?: Prisma.SortOrderInput | Prisma.SortOrder
-  sessionId?: Prisma.SortOrderInput | Prisma.SortOrder
-  leasedAt?: Prisma.SortOrderInput | Prisma.SortOrder
-  startedAt?: Prisma.SortOrderInput | Prisma.SortOrder
-  outcome?: Prisma.SortOrderInput | Prisma.SortOrder
-  errorType?: Prisma.SortOrderInput | Prisma.SortOrder
-  retryAt?: Prisma.SortOrderInput | Prisma.SortOrder
+  size?: Prisma.SortOrder
+  runIds?: Prisma.SortOrder
+  definitionIds?: Prisma.SortOrder
+  sequences?: Prisma.SortOrder
+  types?: Prisma.SortOrder
+  ends?: Prisma.SortOrder
+  taskIds?: Prisma.SortOrder
+  attempts?: Prisma.SortOrder
+  fences?: Prisma.SortOrder
+  sessionIds?: Prisma.SortOrder
+  leasedAts?: Prisma.SortOrder
+  startedAts?: Prisma.SortOrder
+  outcomes?: Prisma.SortOrder
+  errorTypes?: Prisma.SortOrder
+  retryAts?: Prisma.SortOrder
 }
 
 export type OutboxWhereUniqueInput = Prisma.AtLeast<{
@@ -386,40 +356,44 @@ export type OutboxWhereUniqueInput = Prisma.AtLeast<{
   laneGroup?: Prisma.IntFilter<"Outbox"> | number
   id?: Prisma.BigIntFilter<"Outbox"> | bigint | number
   tenantId?: Prisma.IntFilter<"Outbox"> | number
-  runId?: Prisma.BigIntFilter<"Outbox"> | bigint | number
-  definitionId?: Prisma.BigIntFilter<"Outbox"> | bigint | number
-  sequence?: Prisma.IntFilter<"Outbox"> | number
-  type?: Prisma.IntFilter<"Outbox"> | number
   at?: Prisma.DateTimeFilter<"Outbox"> | Date | string
-  taskId?: Prisma.BigIntNullableFilter<"Outbox"> | bigint | number | null
-  attempt?: Prisma.IntNullableFilter<"Outbox"> | number | null
-  fence?: Prisma.BigIntNullableFilter<"Outbox"> | bigint | number | null
-  sessionId?: Prisma.BigIntNullableFilter<"Outbox"> | bigint | number | null
-  leasedAt?: Prisma.DateTimeNullableFilter<"Outbox"> | Date | string | null
-  startedAt?: Prisma.DateTimeNullableFilter<"Outbox"> | Date | string | null
-  outcome?: Prisma.IntNullableFilter<"Outbox"> | number | null
-  errorType?: Prisma.StringNullableFilter<"Outbox"> | string | null
-  retryAt?: Prisma.DateTimeNullableFilter<"Outbox"> | Date | string | null
+  size?: Prisma.IntFilter<"Outbox"> | number
+  runIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  definitionIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  sequences?: Prisma.IntNullableListFilter<"Outbox">
+  types?: Prisma.IntNullableListFilter<"Outbox">
+  ends?: Prisma.IntNullableListFilter<"Outbox">
+  taskIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  attempts?: Prisma.IntNullableListFilter<"Outbox">
+  fences?: Prisma.BigIntNullableListFilter<"Outbox">
+  sessionIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  leasedAts?: Prisma.DateTimeNullableListFilter<"Outbox">
+  startedAts?: Prisma.DateTimeNullableListFilter<"Outbox">
+  outcomes?: Prisma.IntNullableListFilter<"Outbox">
+  errorTypes?: Prisma.StringNullableListFilter<"Outbox">
+  retryAts?: Prisma.DateTimeNullableListFilter<"Outbox">
 }, "laneGroup_id">
 
 export type OutboxOrderByWithAggregationInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
   at?: Prisma.SortOrder
-  taskId?: Prisma.SortOrderInput | Prisma.SortOrder
-  attempt?: Prisma.SortOrderInput | Prisma.SortOrder
-  fence?: Prisma.SortOrderInput | Prisma.SortOrder
-  sessionId?: Prisma.SortOrderInput | Prisma.SortOrder
-  leasedAt?: Prisma.SortOrderInput | Prisma.SortOrder
-  startedAt?: Prisma.SortOrderInput | Prisma.SortOrder
-  outcome?: Prisma.SortOrderInput | Prisma.SortOrder
-  errorType?: Prisma.SortOrderInput | Prisma.SortOrder
-  retryAt?: Prisma.SortOrderInput | Prisma.SortOrder
+  size?: Prisma.SortOrder
+  runIds?: Prisma.SortOrder
+  definitionIds?: Prisma.SortOrder
+  sequences?: Prisma.SortOrder
+  types?: Prisma.SortOrder
+  ends?: Prisma.SortOrder
+  taskIds?: Prisma.SortOrder
+  attempts?: Prisma.SortOrder
+  fences?: Prisma.SortOrder
+  sessionIds?: Prisma.SortOrder
+  leasedAts?: Prisma.SortOrder
+  startedAts?: Prisma.SortOrder
+  outcomes?: Prisma.SortOrder
+  errorTypes?: Prisma.SortOrder
+  retryAts?: Prisma.SortOrder
   _count?: Prisma.OutboxCountOrderByAggregateInput
   _avg?: Prisma.OutboxAvgOrderByAggregateInput
   _max?: Prisma.OutboxMaxOrderByAggregateInput
@@ -434,160 +408,200 @@ export type OutboxScalarWhereWithAggregatesInput = {
   laneGroup?: Prisma.IntWithAggregatesFilter<"Outbox"> | number
   id?: Prisma.BigIntWithAggregatesFilter<"Outbox"> | bigint | number
   tenantId?: Prisma.IntWithAggregatesFilter<"Outbox"> | number
-  runId?: Prisma.BigIntWithAggregatesFilter<"Outbox"> | bigint | number
-  definitionId?: Prisma.BigIntWithAggregatesFilter<"Outbox"> | bigint | number
-  sequence?: Prisma.IntWithAggregatesFilter<"Outbox"> | number
-  type?: Prisma.IntWithAggregatesFilter<"Outbox"> | number
   at?: Prisma.DateTimeWithAggregatesFilter<"Outbox"> | Date | string
-  taskId?: Prisma.BigIntNullableWithAggregatesFilter<"Outbox"> | bigint | number | null
-  attempt?: Prisma.IntNullableWithAggregatesFilter<"Outbox"> | number | null
-  fence?: Prisma.BigIntNullableWithAggregatesFilter<"Outbox"> | bigint | number | null
-  sessionId?: Prisma.BigIntNullableWithAggregatesFilter<"Outbox"> | bigint | number | null
-  leasedAt?: Prisma.DateTimeNullableWithAggregatesFilter<"Outbox"> | Date | string | null
-  startedAt?: Prisma.DateTimeNullableWithAggregatesFilter<"Outbox"> | Date | string | null
-  outcome?: Prisma.IntNullableWithAggregatesFilter<"Outbox"> | number | null
-  errorType?: Prisma.StringNullableWithAggregatesFilter<"Outbox"> | string | null
-  retryAt?: Prisma.DateTimeNullableWithAggregatesFilter<"Outbox"> | Date | string | null
+  size?: Prisma.IntWithAggregatesFilter<"Outbox"> | number
+  runIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  definitionIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  sequences?: Prisma.IntNullableListFilter<"Outbox">
+  types?: Prisma.IntNullableListFilter<"Outbox">
+  ends?: Prisma.IntNullableListFilter<"Outbox">
+  taskIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  attempts?: Prisma.IntNullableListFilter<"Outbox">
+  fences?: Prisma.BigIntNullableListFilter<"Outbox">
+  sessionIds?: Prisma.BigIntNullableListFilter<"Outbox">
+  leasedAts?: Prisma.DateTimeNullableListFilter<"Outbox">
+  startedAts?: Prisma.DateTimeNullableListFilter<"Outbox">
+  outcomes?: Prisma.IntNullableListFilter<"Outbox">
+  errorTypes?: Prisma.StringNullableListFilter<"Outbox">
+  retryAts?: Prisma.DateTimeNullableListFilter<"Outbox">
 }
 
 export type OutboxCreateInput = {
   laneGroup: number
   id?: bigint | number
   tenantId: number
-  runId: bigint | number
-  definitionId: bigint | number
-  sequence: number
-  type: number
   at?: Date | string
-  taskId?: bigint | number | null
-  attempt?: number | null
-  fence?: bigint | number | null
-  sessionId?: bigint | number | null
-  leasedAt?: Date | string | null
-  startedAt?: Date | string | null
-  outcome?: number | null
-  errorType?: string | null
-  retryAt?: Date | string | null
+  size: number
+  runIds?: Prisma.OutboxCreaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxCreatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxCreatesequencesInput | number[]
+  types?: Prisma.OutboxCreatetypesInput | number[]
+  ends?: Prisma.OutboxCreateendsInput | number[]
+  taskIds?: Prisma.OutboxCreatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxCreateattemptsInput | number[]
+  fences?: Prisma.OutboxCreatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxCreatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxCreateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxCreatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxCreateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxCreateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxCreateretryAtsInput | Date[] | string[]
 }
 
 export type OutboxUncheckedCreateInput = {
   laneGroup: number
   id?: bigint | number
   tenantId: number
-  runId: bigint | number
-  definitionId: bigint | number
-  sequence: number
-  type: number
   at?: Date | string
-  taskId?: bigint | number | null
-  attempt?: number | null
-  fence?: bigint | number | null
-  sessionId?: bigint | number | null
-  leasedAt?: Date | string | null
-  startedAt?: Date | string | null
-  outcome?: number | null
-  errorType?: string | null
-  retryAt?: Date | string | null
+  size: number
+  runIds?: Prisma.OutboxCreaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxCreatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxCreatesequencesInput | number[]
+  types?: Prisma.OutboxCreatetypesInput | number[]
+  ends?: Prisma.OutboxCreateendsInput | number[]
+  taskIds?: Prisma.OutboxCreatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxCreateattemptsInput | number[]
+  fences?: Prisma.OutboxCreatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxCreatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxCreateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxCreatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxCreateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxCreateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxCreateretryAtsInput | Date[] | string[]
 }
 
 export type OutboxUpdateInput = {
   laneGroup?: Prisma.IntFieldUpdateOperationsInput | number
   id?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   tenantId?: Prisma.IntFieldUpdateOperationsInput | number
-  runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  definitionId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  sequence?: Prisma.IntFieldUpdateOperationsInput | number
-  type?: Prisma.IntFieldUpdateOperationsInput | number
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
-  taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  attempt?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  fence?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  sessionId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  leasedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  startedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  outcome?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  errorType?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
-  retryAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
+  size?: Prisma.IntFieldUpdateOperationsInput | number
+  runIds?: Prisma.OutboxUpdaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxUpdatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxUpdatesequencesInput | number[]
+  types?: Prisma.OutboxUpdatetypesInput | number[]
+  ends?: Prisma.OutboxUpdateendsInput | number[]
+  taskIds?: Prisma.OutboxUpdatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxUpdateattemptsInput | number[]
+  fences?: Prisma.OutboxUpdatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxUpdatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxUpdateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxUpdatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxUpdateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxUpdateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxUpdateretryAtsInput | Date[] | string[]
 }
 
 export type OutboxUncheckedUpdateInput = {
   laneGroup?: Prisma.IntFieldUpdateOperationsInput | number
   id?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   tenantId?: Prisma.IntFieldUpdateOperationsInput | number
-  runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  definitionId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  sequence?: Prisma.IntFieldUpdateOperationsInput | number
-  type?: Prisma.IntFieldUpdateOperationsInput | number
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
-  taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  attempt?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  fence?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  sessionId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  leasedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  startedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  outcome?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  errorType?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
-  retryAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
+  size?: Prisma.IntFieldUpdateOperationsInput | number
+  runIds?: Prisma.OutboxUpdaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxUpdatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxUpdatesequencesInput | number[]
+  types?: Prisma.OutboxUpdatetypesInput | number[]
+  ends?: Prisma.OutboxUpdateendsInput | number[]
+  taskIds?: Prisma.OutboxUpdatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxUpdateattemptsInput | number[]
+  fences?: Prisma.OutboxUpdatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxUpdatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxUpdateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxUpdatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxUpdateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxUpdateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxUpdateretryAtsInput | Date[] | string[]
 }
 
 export type OutboxCreateManyInput = {
   laneGroup: number
   id?: bigint | number
   tenantId: number
-  runId: bigint | number
-  definitionId: bigint | number
-  sequence: number
-  type: number
   at?: Date | string
-  taskId?: bigint | number | null
-  attempt?: number | null
-  fence?: bigint | number | null
-  sessionId?: bigint | number | null
-  leasedAt?: Date | string | null
-  startedAt?: Date | string | null
-  outcome?: number | null
-  errorType?: string | null
-  retryAt?: Date | string | null
+  size: number
+  runIds?: Prisma.OutboxCreaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxCreatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxCreatesequencesInput | number[]
+  types?: Prisma.OutboxCreatetypesInput | number[]
+  ends?: Prisma.OutboxCreateendsInput | number[]
+  taskIds?: Prisma.OutboxCreatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxCreateattemptsInput | number[]
+  fences?: Prisma.OutboxCreatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxCreatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxCreateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxCreatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxCreateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxCreateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxCreateretryAtsInput | Date[] | string[]
 }
 
 export type OutboxUpdateManyMutationInput = {
   laneGroup?: Prisma.IntFieldUpdateOperationsInput | number
   id?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   tenantId?: Prisma.IntFieldUpdateOperationsInput | number
-  runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  definitionId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  sequence?: Prisma.IntFieldUpdateOperationsInput | number
-  type?: Prisma.IntFieldUpdateOperationsInput | number
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
-  taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  attempt?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  fence?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  sessionId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  leasedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  startedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  outcome?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  errorType?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
-  retryAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
+  size?: Prisma.IntFieldUpdateOperationsInput | number
+  runIds?: Prisma.OutboxUpdaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxUpdatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxUpdatesequencesInput | number[]
+  types?: Prisma.OutboxUpdatetypesInput | number[]
+  ends?: Prisma.OutboxUpdateendsInput | number[]
+  taskIds?: Prisma.OutboxUpdatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxUpdateattemptsInput | number[]
+  fences?: Prisma.OutboxUpdatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxUpdatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxUpdateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxUpdatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxUpdateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxUpdateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxUpdateretryAtsInput | Date[] | string[]
 }
 
 export type OutboxUncheckedUpdateManyInput = {
   laneGroup?: Prisma.IntFieldUpdateOperationsInput | number
   id?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   tenantId?: Prisma.IntFieldUpdateOperationsInput | number
-  runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  definitionId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
-  sequence?: Prisma.IntFieldUpdateOperationsInput | number
-  type?: Prisma.IntFieldUpdateOperationsInput | number
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
-  taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  attempt?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  fence?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  sessionId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
-  leasedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  startedAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
-  outcome?: Prisma.NullableIntFieldUpdateOperationsInput | number | null
-  errorType?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
-  retryAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
+  size?: Prisma.IntFieldUpdateOperationsInput | number
+  runIds?: Prisma.OutboxUpdaterunIdsInput | bigint[] | number[]
+  definitionIds?: Prisma.OutboxUpdatedefinitionIdsInput | bigint[] | number[]
+  sequences?: Prisma.OutboxUpdatesequencesInput | number[]
+  types?: Prisma.OutboxUpdatetypesInput | number[]
+  ends?: Prisma.OutboxUpdateendsInput | number[]
+  taskIds?: Prisma.OutboxUpdatetaskIdsInput | bigint[] | number[]
+  attempts?: Prisma.OutboxUpdateattemptsInput | number[]
+  fences?: Prisma.OutboxUpdatefencesInput | bigint[] | number[]
+  sessionIds?: Prisma.OutboxUpdatesessionIdsInput | bigint[] | number[]
+  leasedAts?: Prisma.OutboxUpdateleasedAtsInput | Date[] | string[]
+  startedAts?: Prisma.OutboxUpdatestartedAtsInput | Date[] | string[]
+  outcomes?: Prisma.OutboxUpdateoutcomesInput | number[]
+  errorTypes?: Prisma.OutboxUpdateerrorTypesInput | string[]
+  retryAts?: Prisma.OutboxUpdateretryAtsInput | Date[] | string[]
+}
+
+export type BigIntNullableListFilter<$PrismaModel = never> = {
+  equals?: bigint[] | number[] | Prisma.ListBigIntFieldRefInput<$PrismaModel> | null
+  has?: bigint | number | Prisma.BigIntFieldRefInput<$PrismaModel> | null
+  hasEvery?: bigint[] | number[] | Prisma.ListBigIntFieldRefInput<$PrismaModel>
+  hasSome?: bigint[] | number[] | Prisma.ListBigIntFieldRefInput<$PrismaModel>
+  isEmpty?: boolean
+}
+
+export type IntNullableListFilter<$PrismaModel = never> = {
+  equals?: number[] | Prisma.ListIntFieldRefInput<$PrismaModel> | null
+  has?: number | Prisma.IntFieldRefInput<$PrismaModel> | null
+  hasEvery?: number[] | Prisma.ListIntFieldRefInput<$PrismaModel>
+  hasSome?: number[] | Prisma.ListIntFieldRefInput<$PrismaModel>
+  isEmpty?: boolean
+}
+
+export type DateTimeNullableListFilter<$PrismaModel = never> = {
+  equals?: Date[] | string[] | Prisma.ListDateTimeFieldRefInput<$PrismaModel> | null
+  has?: Date | string | Prisma.DateTimeFieldRefInput<$PrismaModel> | null
+  hasEvery?: Date[] | string[] | Prisma.ListDateTimeFieldRefInput<$PrismaModel>
+  hasSome?: Date[] | string[] | Prisma.ListDateTimeFieldRefInput<$PrismaModel>
+  isEmpty?: boolean
 }
 
 export type OutboxLaneGroupIdCompoundUniqueInput = {
@@ -599,90 +613,198 @@ export type OutboxCountOrderByAggregateInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
   at?: Prisma.SortOrder
-  taskId?: Prisma.SortOrder
-  attempt?: Prisma.SortOrder
-  fence?: Prisma.SortOrder
-  sessionId?: Prisma.SortOrder
-  leasedAt?: Prisma.SortOrder
-  startedAt?: Prisma.SortOrder
-  outcome?: Prisma.SortOrder
-  errorType?: Prisma.SortOrder
-  retryAt?: Prisma.SortOrder
+  size?: Prisma.SortOrder
+  runIds?: Prisma.SortOrder
+  definitionIds?: Prisma.SortOrder
+  sequences?: Prisma.SortOrder
+  types?: Prisma.SortOrder
+  ends?: Prisma.SortOrder
+  taskIds?: Prisma.SortOrder
+  attempts?: Prisma.SortOrder
+  fences?: Prisma.SortOrder
+  sessionIds?: Prisma.SortOrder
+  leasedAts?: Prisma.SortOrder
+  startedAts?: Prisma.SortOrder
+  outcomes?: Prisma.SortOrder
+  errorTypes?: Prisma.SortOrder
+  retryAts?: Prisma.SortOrder
 }
 
 export type OutboxAvgOrderByAggregateInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
-  taskId?: Prisma.SortOrder
-  attempt?: Prisma.SortOrder
-  fence?: Prisma.SortOrder
-  sessionId?: Prisma.SortOrder
-  outcome?: Prisma.SortOrder
+  size?: Prisma.SortOrder
+  runIds?: Prisma.SortOrder
+  definitionIds?: Prisma.SortOrder
+  sequences?: Prisma.SortOrder
+  types?: Prisma.SortOrder
+  ends?: Prisma.SortOrder
+  taskIds?: Prisma.SortOrder
+  attempts?: Prisma.SortOrder
+  fences?: Prisma.SortOrder
+  sessionIds?: Prisma.SortOrder
+  outcomes?: Prisma.SortOrder
 }
 
 export type OutboxMaxOrderByAggregateInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
   at?: Prisma.SortOrder
-  taskId?: Prisma.SortOrder
-  attempt?: Prisma.SortOrder
-  fence?: Prisma.SortOrder
-  sessionId?: Prisma.SortOrder
-  leasedAt?: Prisma.SortOrder
-  startedAt?: Prisma.SortOrder
-  outcome?: Prisma.SortOrder
-  errorType?: Prisma.SortOrder
-  retryAt?: Prisma.SortOrder
+  size?: Prisma.SortOrder
 }
 
 export type OutboxMinOrderByAggregateInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
   at?: Prisma.SortOrder
-  taskId?: Prisma.SortOrder
-  attempt?: Prisma.SortOrder
-  fence?: Prisma.SortOrder
-  sessionId?: Prisma.SortOrder
-  leasedAt?: Prisma.SortOrder
-  startedAt?: Prisma.SortOrder
-  outcome?: Prisma.SortOrder
-  errorType?: Prisma.SortOrder
-  retryAt?: Prisma.SortOrder
+  size?: Prisma.SortOrder
 }
 
 export type OutboxSumOrderByAggregateInput = {
   laneGroup?: Prisma.SortOrder
   id?: Prisma.SortOrder
   tenantId?: Prisma.SortOrder
-  runId?: Prisma.SortOrder
-  definitionId?: Prisma.SortOrder
-  sequence?: Prisma.SortOrder
-  type?: Prisma.SortOrder
-  taskId?: Prisma.SortOrder
-  attempt?: Prisma.SortOrder
-  fence?: Prisma.SortOrder
-  sessionId?: Prisma.SortOrder
-  outcome?: Prisma.SortOrder
+  size?: Prisma.SortOrder
+  runIds?: Prisma.SortOrder
+  definitionIds?: Prisma.SortOrder
+  sequences?: Prisma.SortOrder
+  types?: Prisma.SortOrder
+  ends?: Prisma.SortOrder
+  taskIds?: Prisma.SortOrder
+  attempts?: Prisma.SortOrder
+  fences?: Prisma.SortOrder
+  sessionIds?: Prisma.SortOrder
+  outcomes?: Prisma.SortOrder
+}
+
+export type OutboxCreaterunIdsInput = {
+  set: bigint[] | number[]
+}
+
+export type OutboxCreatedefinitionIdsInput = {
+  set: bigint[] | number[]
+}
+
+export type OutboxCreatesequencesInput = {
+  set: number[]
+}
+
+export type OutboxCreatetypesInput = {
+  set: number[]
+}
+
+export type OutboxCreateendsInput = {
+  set: number[]
+}
+
+export type OutboxCreatetaskIdsInput = {
+  set: bigint[] | number[]
+}
+
+export type OutboxCreateattemptsInput = {
+  set: number[]
+}
+
+export type OutboxCreatefencesInput = {
+  set: bigint[] | number[]
+}
+
+export type OutboxCreatesessionIdsInput = {
+  set: bigint[] | number[]
+}
+
+export type OutboxCreateleasedAtsInput = {
+  set: Date[] | string[]
+}
+
+export type OutboxCreatestartedAtsInput = {
+  set: Date[] | string[]
+}
+
+export type OutboxCreateoutcomesInput = {
+  set: number[]
+}
+
+export type OutboxCreateerrorTypesInput = {
+  set: string[]
+}
+
+export type OutboxCreateretryAtsInput = {
+  set: Date[] | string[]
+}
+
+export type OutboxUpdaterunIdsInput = {
+  set?: bigint[] | number[]
+  push?: bigint | number | bigint[] | number[]
+}
+
+export type OutboxUpdatedefinitionIdsInput = {
+  set?: bigint[] | number[]
+  push?: bigint | number | bigint[] | number[]
+}
+
+export type OutboxUpdatesequencesInput = {
+  set?: number[]
+  push?: number | number[]
+}
+
+export type OutboxUpdatetypesInput = {
+  set?: number[]
+  push?: number | number[]
+}
+
+export type OutboxUpdateendsInput = {
+  set?: number[]
+  push?: number | number[]
+}
+
+export type OutboxUpdatetaskIdsInput = {
+  set?: bigint[] | number[]
+  push?: bigint | number | bigint[] | number[]
+}
+
+export type OutboxUpdateattemptsInput = {
+  set?: number[]
+  push?: number | number[]
+}
+
+export type OutboxUpdatefencesInput = {
+  set?: bigint[] | number[]
+  push?: bigint | number | bigint[] | number[]
+}
+
+export type OutboxUpdatesessionIdsInput = {
+  set?: bigint[] | number[]
+  push?: bigint | number | bigint[] | number[]
+}
+
+export type OutboxUpdateleasedAtsInput = {
+  set?: Date[] | string[]
+  push?: Date | string | Date[] | string[]
+}
+
+export type OutboxUpdatestartedAtsInput = {
+  set?: Date[] | string[]
+  push?: Date | string | Date[] | string[]
+}
+
+export type OutboxUpdateoutcomesInput = {
+  set?: number[]
+  push?: number | number[]
+}
+
+export type OutboxUpdateerrorTypesInput = {
+  set?: string[]
+  push?: string | string[]
+}
+
+export type OutboxUpdateretryAtsInput = {
+  set?: Date[] | string[]
+  push?: Date | string | Date[] | string[]
 }
 
 
@@ -691,83 +813,91 @@ export type OutboxSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs =
   laneGroup?: boolean
   id?: boolean
   tenantId?: boolean
-  runId?: boolean
-  definitionId?: boolean
-  sequence?: boolean
-  type?: boolean
   at?: boolean
-  taskId?: boolean
-  attempt?: boolean
-  fence?: boolean
-  sessionId?: boolean
-  leasedAt?: boolean
-  startedAt?: boolean
-  outcome?: boolean
-  errorType?: boolean
-  retryAt?: boolean
+  size?: boolean
+  runIds?: boolean
+  definitionIds?: boolean
+  sequences?: boolean
+  types?: boolean
+  ends?: boolean
+  taskIds?: boolean
+  attempts?: boolean
+  fences?: boolean
+  sessionIds?: boolean
+  leasedAts?: boolean
+  startedAts?: boolean
+  outcomes?: boolean
+  errorTypes?: boolean
+  retryAts?: boolean
 }, ExtArgs["result"]["outbox"]>
 
 export type OutboxSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
   laneGroup?: boolean
   id?: boolean
   tenantId?: boolean
-  runId?: boolean
-  definitionId?: boolean
-  sequence?: boolean
-  type?: boolean
   at?: boolean
-  taskId?: boolean
-  attempt?: boolean
-  fence?: boolean
-  sessionId?: boolean
-  leasedAt?: boolean
-  startedAt?: boolean
-  outcome?: boolean
-  errorType?: boolean
-  retryAt?: boolean
+  size?: boolean
+  runIds?: boolean
+  definitionIds?: boolean
+  sequences?: boolean
+  types?: boolean
+  ends?: boolean
+  taskIds?: boolean
+  attempts?: boolean
+  fences?: boolean
+  sessionIds?: boolean
+  leasedAts?: boolean
+  startedAts?: boolean
+  outcomes?: boolean
+  errorTypes?: boolean
+  retryAts?: boolean
 }, ExtArgs["result"]["outbox"]>
 
 export type OutboxSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
   laneGroup?: boolean
   id?: boolean
   tenantId?: boolean
-  runId?: boolean
-  definitionId?: boolean
-  sequence?: boolean
-  type?: boolean
   at?: boolean
-  taskId?: boolean
-  attempt?: boolean
-  fence?: boolean
-  sessionId?: boolean
-  leasedAt?: boolean
-  startedAt?: boolean
-  outcome?: boolean
-  errorType?: boolean
-  retryAt?: boolean
+  size?: boolean
+  runIds?: boolean
+  definitionIds?: boolean
+  sequences?: boolean
+  types?: boolean
+  ends?: boolean
+  taskIds?: boolean
+  attempts?: boolean
+  fences?: boolean
+  sessionIds?: boolean
+  leasedAts?: boolean
+  startedAts?: boolean
+  outcomes?: boolean
+  errorTypes?: boolean
+  retryAts?: boolean
 }, ExtArgs["result"]["outbox"]>
 
 export type OutboxSelectScalar = {
   laneGroup?: boolean
   id?: boolean
   tenantId?: boolean
-  runId?: boolean
-  definitionId?: boolean
-  sequence?: boolean
-  type?: boolean
   at?: boolean
-  taskId?: boolean
-  attempt?: boolean
-  fence?: boolean
-  sessionId?: boolean
-  leasedAt?: boolean
-  startedAt?: boolean
-  outcome?: boolean
-  errorType?: boolean
-  retryAt?: boolean
+  size?: boolean
+  runIds?: boolean
+  definitionIds?: boolean
+  sequences?: boolean
+  types?: boolean
+  ends?: boolean
+  taskIds?: boolean
+  attempts?: boolean
+  fences?: boolean
+  sessionIds?: boolean
+  leasedAts?: boolean
+  startedAts?: boolean
+  outcomes?: boolean
+  errorTypes?: boolean
+  retryAts?: boolean
 }
 
-export type OutboxOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"laneGroup" | "id" | "tenantId" | "runId" | "definitionId" | "sequence" | "type" | "at" | "taskId" | "attempt" | "fence" | "sessionId" | "leasedAt" | "startedAt" | "outcome" | "errorType" | "retryAt", ExtArgs["result"]["outbox"]>
+export type OutboxOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"laneGroup" | "id" | "tenantId" | "at" | "size" | "runIds" | "definitionIds" | "sequences" | "types" | "ends" | "taskIds" | "attempts" | "fences" | "sessionIds" | "leasedAts" | "startedAts" | "outcomes" | "errorTypes" | "retryAts", ExtArgs["result"]["outbox"]>
 
 export type $OutboxPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "Outbox"
@@ -776,20 +906,22 @@ export type $OutboxPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs
     laneGroup: number
     id: bigint
     tenantId: number
-    runId: bigint
-    definitionId: bigint
-    sequence: number
-    type: number
     at: Date
-    taskId: bigint | null
-    attempt: number | null
-    fence: bigint | null
-    sessionId: bigint | null
-    leasedAt: Date | null
-    startedAt: Date | null
-    outcome: number | null
-    errorType: string | null
-    retryAt: Date | null
+    size: number
+    runIds: bigint[]
+    definitionIds: bigint[]
+    sequences: number[]
+    types: number[]
+    ends: number[]
+    taskIds: bigint[]
+    attempts: number[]
+    fences: bigint[]
+    sessionIds: bigint[]
+    leasedAts: Date[]
+    startedAts: Date[]
+    outcomes: number[]
+    errorTypes: string[]
+    retryAts: Date[]
   }, ExtArgs["result"]["outbox"]>
   composites: {}
 }
@@ -1216,20 +1348,22 @@ export interface OutboxFieldRefs {
   readonly laneGroup: Prisma.FieldRef<"Outbox", 'Int'>
   readonly id: Prisma.FieldRef<"Outbox", 'BigInt'>
   readonly tenantId: Prisma.FieldRef<"Outbox", 'Int'>
-  readonly runId: Prisma.FieldRef<"Outbox", 'BigInt'>
-  readonly definitionId: Prisma.FieldRef<"Outbox", 'BigInt'>
-  readonly sequence: Prisma.FieldRef<"Outbox", 'Int'>
-  readonly type: Prisma.FieldRef<"Outbox", 'Int'>
   readonly at: Prisma.FieldRef<"Outbox", 'DateTime'>
-  readonly taskId: Prisma.FieldRef<"Outbox", 'BigInt'>
-  readonly attempt: Prisma.FieldRef<"Outbox", 'Int'>
-  readonly fence: Prisma.FieldRef<"Outbox", 'BigInt'>
-  readonly sessionId: Prisma.FieldRef<"Outbox", 'BigInt'>
-  readonly leasedAt: Prisma.FieldRef<"Outbox", 'DateTime'>
-  readonly startedAt: Prisma.FieldRef<"Outbox", 'DateTime'>
-  readonly outcome: Prisma.FieldRef<"Outbox", 'Int'>
-  readonly errorType: Prisma.FieldRef<"Outbox", 'String'>
-  readonly retryAt: Prisma.FieldRef<"Outbox", 'DateTime'>
+  readonly size: Prisma.FieldRef<"Outbox", 'Int'>
+  readonly runIds: Prisma.FieldRef<"Outbox", 'BigInt[]'>
+  readonly definitionIds: Prisma.FieldRef<"Outbox", 'BigInt[]'>
+  readonly sequences: Prisma.FieldRef<"Outbox", 'Int[]'>
+  readonly types: Prisma.FieldRef<"Outbox", 'Int[]'>
+  readonly ends: Prisma.FieldRef<"Outbox", 'Int[]'>
+  readonly taskIds: Prisma.FieldRef<"Outbox", 'BigInt[]'>
+  readonly attempts: Prisma.FieldRef<"Outbox", 'Int[]'>
+  readonly fences: Prisma.FieldRef<"Outbox", 'BigInt[]'>
+  readonly sessionIds: Prisma.FieldRef<"Outbox", 'BigInt[]'>
+  readonly leasedAts: Prisma.FieldRef<"Outbox", 'DateTime[]'>
+  readonly startedAts: Prisma.FieldRef<"Outbox", 'DateTime[]'>
+  readonly outcomes: Prisma.FieldRef<"Outbox", 'Int[]'>
+  readonly errorTypes: Prisma.FieldRef<"Outbox", 'String[]'>
+  readonly retryAts: Prisma.FieldRef<"Outbox", 'DateTime[]'>
 }
     
 
