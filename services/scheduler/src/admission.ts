@@ -2,15 +2,13 @@ import { runIdOf } from "@runmesh/domain/ids";
 import type { Log } from "@runmesh/platform/log";
 import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
-import { admitTo } from "@runmesh/store/admission";
 import { admit } from "@runmesh/store/admit";
 import { admitRuns } from "@runmesh/store/begin-run";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
-import { placeTasks } from "@runmesh/store/place-tasks";
-import { listDueLimited, takeDueLimited } from "@runmesh/store/places";
+import { placeDueLimited } from "@runmesh/store/place-due";
+import { listDueLimited } from "@runmesh/store/places";
 import { listWaitingRunKeys } from "@runmesh/store/run-slots";
-import { findRunDefinitions } from "@runmesh/store/runs";
 import { removeIdleCounts } from "@runmesh/store/slot-counts";
 import { listWaitingKeys } from "@runmesh/store/slots";
 
@@ -28,24 +26,6 @@ export function createAdmission(deps: { db: Db; definitions: DefinitionCache; wa
   const { db, definitions, wakeups } = deps;
   let lookedForIdleAt = Number.NEGATIVE_INFINITY;
 
-  async function placeDue(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<ReadonlySet<number>> {
-    const [run] = await findRunDefinitions(db, { tenantId, runIds: [runId] });
-    if (run === undefined) return new Set();
-    const loaded = await definitions.get(tenantId, run.definition_id);
-    return db.transaction(async (tx) => {
-      const rows = await takeDueLimited(tx, { tenantId, taskIds });
-      const tasks = rows.map((row) => ({
-        taskId: row.task_id,
-        routeId: row.route_id,
-        rank: row.rank,
-        attempt: row.attempt,
-        failures: row.failures,
-        losses: row.losses,
-      }));
-      return admitTo(tx, { tenantId, placed: await placeTasks(tx, { tenantId, loaded, tasks }) });
-    });
-  }
-
   function wake(routes: ReadonlySet<number>): void {
     for (const route of routes) wakeups.notify(`ready:${route}`);
   }
@@ -60,7 +40,7 @@ export function createAdmission(deps: { db: Db; definitions: DefinitionCache; wa
       for (const tasks of runs.values()) {
         if (signal.aborted) return { again: false };
         const taskIds = tasks.map((task) => task.task_id);
-        wake(await placeDue(tasks[0]!.tenant_id, runIdOf(taskIds[0]!), taskIds));
+        wake(await placeDueLimited(deps, { tenantId: tasks[0]!.tenant_id, taskIds }));
       }
       for (const { tenant_id: tenantId, key } of await listWaitingKeys(db, { limit: BATCH })) {
         if (signal.aborted) return { again: false };

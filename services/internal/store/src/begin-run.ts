@@ -49,7 +49,7 @@ const MAX_WAITING = 50;
 export async function admitRuns(
   tx: Db,
   definitions: DefinitionCache,
-  p: { tenantId: number; keys: readonly string[] },
+  p: { tenantId: number; keys: readonly string[]; onDeferred?: OnDeferred | undefined },
 ): Promise<ReadonlySet<number>> {
   const { tenantId } = p;
   const routes = new Set<number>();
@@ -65,7 +65,7 @@ export async function admitRuns(
       if (run === undefined || run.state !== RUN_STATES.PENDING || !run.is_due) continue;
       await setRunSlotActive(tx, { tenantId, key, runId: slot.run_id });
       const place = (loaded: LoadedDefinition, tasks: readonly PlacedTask[]) =>
-        placeWithoutWaiting(tx, { tenantId, loaded, tasks });
+        placeWithoutWaiting(tx, { tenantId, loaded, tasks, onDeferred: p.onDeferred });
       for (const route of await begin(tx, definitions, tenantId, run, place)) routes.add(route);
       active++;
     }
@@ -74,13 +74,21 @@ export async function admitRuns(
   return routes;
 }
 
+/** Told of tasks of one run that are due, for `placeDueLimited` once the transaction has ended. */
+export type OnDeferred = (taskIds: readonly bigint[]) => void;
+
 /**
  * Keys of tasks come before those of runs in the order of locks: where one cannot be had at once, the tasks are due now, and
- * the scheduler brings them before their limits.
+ * the caller brings them before their limits afterwards, or else the scheduler.
  */
 async function placeWithoutWaiting(
   tx: Db,
-  p: { tenantId: number; loaded: LoadedDefinition; tasks: readonly PlacedTask[] },
+  p: {
+    tenantId: number;
+    loaded: LoadedDefinition;
+    tasks: readonly PlacedTask[];
+    onDeferred: OnDeferred | undefined;
+  },
 ): Promise<Placed> {
   const { tenantId, loaded } = p;
   const limited = p.tasks.filter((task) => isTaskLimited(loaded, task.taskId));
@@ -90,7 +98,8 @@ async function placeWithoutWaiting(
   const keys = limits.flatMap((of, i) => keysOf(taskIds[i]!, of));
   if (await tryLockKeys(tx, { tenantId, keys })) return placeTasks(tx, p);
   await insertScheduled(tx, { tenantId, tasks: limited.map((task) => ({ ...task, delayMs: 0, limited: true })) });
-  return placeTasks(tx, { ...p, tasks: p.tasks.filter((task) => !isTaskLimited(loaded, task.taskId)) });
+  p.onDeferred?.(taskIds);
+  return placeTasks(tx, { tenantId, loaded, tasks: p.tasks.filter((task) => !isTaskLimited(loaded, task.taskId)) });
 }
 
 async function begin(

@@ -1,4 +1,4 @@
-import { admitFreed } from "./admit-freed.ts";
+import { admitDeferred, admitFreed } from "./admit-freed.ts";
 import { int4Array, textArray } from "./binary-parameters.ts";
 import {
   type Completion,
@@ -38,7 +38,7 @@ export async function completeLimited(
   if (hasDependents) params.push(...packLimits(limited));
   const name = `complete_limited${hasDependents ? "_dependents" : ""}${p.mayWait ? "_wait" : ""}`;
   const text = completeText(hasDependents, p.mayWait);
-  return deps.hot.transaction(async (tx) => {
+  return admitDeferred(deps, tenantId, async (tx, onDeferred) => {
     const row = await tx.one<LimitedRow>(name, text, params);
     const outcome = readOutcome(row);
     if (row.contended === null) return outcome;
@@ -46,7 +46,11 @@ export async function completeLimited(
     const keys = limited
       .filter(({ taskId }) => refused.has(taskId))
       .flatMap((task) => keysOf(task.taskId, task.limits));
-    const woken = await admitFreed(tx, deps.definitions, { tenantId, keys: [...row.contended, ...keys] });
+    const woken = await admitFreed(tx, deps.definitions, {
+      tenantId,
+      keys: [...row.contended, ...keys],
+      onDeferred,
+    });
     return { ...outcome, wokenRoutes: [...new Set([...outcome.wokenRoutes, ...woken])] };
   });
 }

@@ -87,7 +87,9 @@ const PLACE_STARTED = `
     INSERT INTO run_event (tenant_id, run_id, sequence, type, principal, at)
     SELECT $1, id, sequence, ${EVENT_TYPES.RUN_STARTED}, '', clock_timestamp() FROM begun
   ), events AS (
-    INSERT INTO outbox (lane_group, tenant_id, run_id, definition_id, sequence, type)
-    SELECT (id & 15)::smallint, $1, id, definition_id, sequence, ${EVENT_TYPES.RUN_STARTED} FROM begun
+    INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types)
+    SELECT (id & 15)::smallint, $1, 1, ARRAY[id], ARRAY[definition_id], ARRAY[sequence],
+      ARRAY[${EVENT_TYPES.RUN_STARTED}::smallint]
+    FROM begun
   )
   SELECT (SELECT keys FROM contended) AS contended, (SELECT ids FROM refused)::text AS refused`;

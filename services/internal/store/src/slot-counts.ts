@@ -44,19 +44,11 @@ export const lockKeys = async (
 };
 
 /**
- * Whether all of some keys could be locked at once, for who holds locks that come later in the order. Rows that are
- * missing are made; those of keys that could be had stay locked either way.
+ * Whether all of some keys could be locked at once, for who holds locks that come later in the order: a row that is
+ * missing is not made, as that may wait. Those that could be had stay locked either way.
  */
 export async function tryLockKeys(db: Db, p: { tenantId: number; keys: readonly string[] }): Promise<boolean> {
   const keys = [...new Set(p.keys)];
-  await db.rows(
-    "make_slot_counts",
-    `
-  INSERT INTO slot_count (tenant_id, key, used, waits)
-  SELECT $1, key, 0, false FROM unnest($2::text[]) AS key ${IN_ORDER}
-  ON CONFLICT DO NOTHING`,
-    [p.tenantId, keys],
-  );
   return (await lockKeys(db, { tenantId: p.tenantId, keys, mayWait: false })).length === keys.length;
 }
 
