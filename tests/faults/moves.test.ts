@@ -186,6 +186,68 @@ test("D-1 schedule-to-start applies only before the first start: a task that fai
   expect(await stateOf(mesh, runId)).toBe(Run_State.SUCCEEDED);
 });
 
+test("D-1 schedule-to-start counts through leases that were given back or lost before a start", async () => {
+  await using mesh = await startMesh();
+  const runId = await mesh.given.run({ tasks: [{ key: "a", timeouts: { scheduleToStart: "1m" } }] });
+  const worker = await mesh.worker();
+  await mesh.db.rows("", "UPDATE ready SET ready_at = ready_at - interval '50 s'", []);
+  await worker.release(await worker.acquireOne());
+  const { taskId } = await worker.acquireOne();
+  await mesh.db.rows("", "UPDATE lease SET expires_at = clock_timestamp() WHERE task_id = $1", [taskId]);
+  await worker.lost();
+  const waited = () => mesh.db.rows("", "SELECT 1 FROM ready WHERE ready_at < clock_timestamp() - interval '50 s'", []);
+  await expect.poll(waited).toHaveLength(1);
+
+  await mesh.db.rows("", "UPDATE ready SET ready_at = ready_at - interval '10 s'", []);
+  const run = await mesh.ended(runId);
+
+  expect(run).toMatchObject({ failure: { errorType: "SCHEDULE_TO_START_TIMEOUT" } });
+  expect(await tellAttempts(mesh, runId, "a")).toEqual(["RELEASED", "LOST", "TIMED_OUT"]);
+});
+
+test("D-1 schedule-to-start ends a lease whose worker renews it and does not start it, and tells the worker", async () => {
+  await using mesh = await startMesh();
+  const timeouts = { scheduleToStart: "1m" };
+  const runId = await mesh.given.run({
+    tasks: [
+      { key: "idle", timeouts, priority: 1 },
+      { key: "busy", timeouts },
+    ],
+  });
+  const worker = await mesh.worker();
+  const [idle, busy] = [await worker.acquireOne(), await worker.acquireOne()];
+  await worker.begin(busy);
+  const wait = () => mesh.db.rows("", "UPDATE lease SET ready_at = ready_at - interval '1 h'", []);
+  await wait();
+
+  await worker.renew([idle, busy]);
+  const lost = await worker.lost();
+
+  expect(lost.taskId).toBe(idle.taskId);
+  expect(await worker.complete(busy)).toBe("RUN_NOT_ACTIVE");
+  expect((await mesh.ended(runId)).failure).toMatchObject({
+    errorType: "SCHEDULE_TO_START_TIMEOUT",
+    taskKey: "idle",
+  });
+});
+
+test("D-1 a retry of the run begins schedule-to-start anew, whatever had started before", async () => {
+  await using mesh = await startMesh();
+  const once = { key: "a", retry: ONE_ATTEMPT, timeouts: { scheduleToStart: "1m" } };
+  const runId = await mesh.given.run({ tasks: [once] });
+  const worker = await mesh.worker();
+  const task = await worker.acquireOne();
+  await worker.begin(task);
+  await worker.fail(task);
+  await mesh.ended(runId);
+
+  await mesh.runs.retryRun({ runId });
+  await mesh.db.rows("", "UPDATE ready SET ready_at = ready_at - interval '1 h'", []);
+  const run = await mesh.ended(runId);
+
+  expect(run.failure).toMatchObject({ errorType: "SCHEDULE_TO_START_TIMEOUT" });
+});
+
 test("start-to-close ends an attempt as TIMED_OUT from its start on, and the task is tried again", async () => {
   await using mesh = await startMesh();
   const runId = await mesh.given.run({

@@ -433,7 +433,7 @@ test("a child whose wait timed out before it was cancelled is started anew by a 
   const runId = await mesh.given.run();
   const first = await worker.acquireOne();
   const { runId: childId } = await startChild(mesh, worker, first, child.name);
-  await suspend(mesh, worker, first, { ...resultWait(1, child.name), duration: ofMs(10) });
+  await suspend(mesh, worker, first, { ...resultWait(1, child.name), duration: ofMs(1_000) });
   await worker.acquireOne();
   await mesh.runs.cancelRun({ runId });
   await mesh.ended(childId);

@@ -5,7 +5,12 @@ import { createLoop, type Loop } from "@runmesh/platform/loop";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
-import { listOverdueStarts, takeOverdueStarts } from "@runmesh/store/overdue-starts";
+import {
+  listOverdueLeases,
+  listOverdueStarts,
+  lockOverdueLeases,
+  takeOverdueStarts,
+} from "@runmesh/store/overdue-starts";
 import { type LeaseError, settleRun } from "@runmesh/store/settle-run";
 import { tellLost } from "./tell-lost.ts";
 
@@ -18,24 +23,31 @@ const OVERDUE: LeaseError = {
   details: null,
 };
 
-/** Ends tasks that no worker took within schedule-to-start: DEAD, not retried. */
+/** Ends tasks whose handler no worker started within schedule-to-start, leased or not: DEAD, not retried. */
 export function createOverdueStarts(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
   const { db, definitions, wakeups } = deps;
 
   async function end(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<void> {
+    const sessions = new Set<bigint>();
     const outcome = await settleRun(
       { db, definitions, random: Math.random },
       {
         tenantId,
         runId,
         ended: taskIds.map((taskId) => ({ taskId, fence: 0n, outcome: "TIMED_OUT", error: OVERDUE })),
-        lockLeases: (tx) => takeOverdueStarts(tx, { tenantId, taskIds }),
+        async lockLeases(tx) {
+          const ready = await takeOverdueStarts(tx, { tenantId, taskIds });
+          const leased = await lockOverdueLeases(tx, { tenantId, taskIds });
+          for (const lease of leased) sessions.add(lease.session_id);
+          return [...ready, ...leased];
+        },
         skipLocked: true,
       },
     );
     if (outcome.kind !== "settled") return;
     for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);
     tellLost(wakeups, outcome.lost);
+    for (const sessionId of sessions) wakeups.notify(`lost:${sessionId}`);
     wakeups.notify(`run:${runId}`);
     wakeups.notify("outbox");
   }
@@ -45,14 +57,16 @@ export function createOverdueStarts(deps: { db: Db; definitions: DefinitionCache
     intervalMs: 500,
     log: deps.log,
     async runOnce(signal) {
-      const overdue = await listOverdueStarts(db, { limit: BATCH });
+      const ready = await listOverdueStarts(db, { limit: BATCH });
+      const leased = await listOverdueLeases(db, { limit: BATCH });
+      const overdue = [...ready, ...leased];
       const runs = Map.groupBy(overdue, (task) => `${task.tenant_id}/${runIdOf(task.task_id)}`);
       for (const tasks of runs.values()) {
         if (signal.aborted) return { again: false };
         const taskIds = tasks.map((task) => task.task_id);
         await end(tasks[0]!.tenant_id, runIdOf(taskIds[0]!), taskIds);
       }
-      return { again: overdue.length === BATCH };
+      return { again: ready.length === BATCH || leased.length === BATCH };
     },
   });
 }

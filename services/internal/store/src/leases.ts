@@ -15,6 +15,8 @@ export interface LeaseRow {
   attempt: number;
   failures: number;
   losses: number;
+  /** Since when the task is ready without a start between: schedule-to-start counts from it. */
+  ready_at: Date | null;
   leased_at: Date;
   started_at: Date | null;
   expires_at: Date;

@@ -2,7 +2,7 @@ import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 import type { LeaseKey, LeaseRow } from "./leases.ts";
 
-const COLUMNS = `task_id, fence, session_id, route_id, rank, attempt, failures, losses, leased_at, started_at,
+const COLUMNS = `task_id, fence, session_id, route_id, rank, attempt, failures, losses, ready_at, leased_at, started_at,
   expires_at, progress`;
 
 const keys = (leases: readonly LeaseKey[]) => [
@@ -12,7 +12,7 @@ const keys = (leases: readonly LeaseKey[]) => [
 
 const lockText = (condition: string): string => `
   SELECT lease.task_id, lease.fence, lease.session_id, lease.route_id, lease.rank, lease.attempt, lease.failures,
-    lease.losses, lease.leased_at, lease.started_at, lease.expires_at, lease.progress,
+    lease.losses, lease.ready_at, lease.leased_at, lease.started_at, lease.expires_at, lease.progress,
     ceil(extract(epoch FROM lease.expires_at - clock_timestamp()) * 1000)::float8 AS remaining_ms
   FROM unnest($2::bigint[], $3::bigint[]) AS named (task_id, fence)
   CROSS JOIN LATERAL (

@@ -14,6 +14,8 @@ export interface PlacedTask {
   readonly attempt: number;
   readonly failures: number;
   readonly losses: number;
+  /** Since when it is ready, where it was so before and never started; now where absent. */
+  readonly readyAt?: Date | null;
 }
 
 const columns = (tasks: readonly PlacedTask[]) => [
@@ -32,9 +34,10 @@ export const insertReady = (db: Db, p: { tenantId: number; tasks: readonly Place
     "insert_ready",
     `
   INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
-  SELECT $1, ${TASK_COLUMNS}, clock_timestamp()
-  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[]) AS task (${TASK_COLUMNS})`,
-    [p.tenantId, ...columns(p.tasks)],
+  SELECT $1, ${TASK_COLUMNS}, coalesce(ready_at, clock_timestamp())
+  FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::int[], $6::int[], $7::int[], $8::timestamptz[])
+    AS task (${TASK_COLUMNS}, ready_at)`,
+    [p.tenantId, ...columns(p.tasks), p.tasks.map((task) => task.readyAt ?? null)],
   );
 
 export const insertScheduled = (

@@ -6,7 +6,8 @@ import { settleSlots } from "./slot-counts.ts";
 
 /**
  * Gives leases of a session back without burning an attempt, whether or not they have expired: ahead of the backlog of
- * their priority, or held where the run is paused. A move back holds its run's lock. Answers what was given back.
+ * their priority, or held where the run is paused. One that never started is ready since it was before. A move back
+ * holds its run's lock. Answers what was given back.
  */
 export async function releaseLeases(
   db: Db,
@@ -49,7 +50,8 @@ const RELEASE_LEASES = `
       AND fence = ($4::bigint[])[width_bucket(task_id, $3::bigint[])]
       AND task_id >> 20 = ANY ((SELECT run_ids FROM active)::bigint[])
     RETURNING task_id, fence, route_id, rank + (rank & 1::smallint) - 1 AS rank, attempt, failures, losses, leased_at,
-      started_at, progress, task_id >> 20 = ANY ((SELECT paused_ids FROM active)::bigint[]) AS is_paused
+      started_at, progress, CASE WHEN started_at IS NULL THEN ready_at END AS ready_at,
+      task_id >> 20 = ANY ((SELECT paused_ids FROM active)::bigint[]) AS is_paused
   ), attempts AS (
     INSERT INTO attempt (tenant_id, task_id, fence, number, session_id, leased_at, started_at, ended_at, outcome,
       sequence, progress)
@@ -62,11 +64,11 @@ const RELEASE_LEASES = `
     RETURNING key
   ),${settleSlots("SELECT key, 1, NULL::bigint, NULL::int FROM freed")}, waiting AS (
     INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited)
-    SELECT $1, ${TASK_COLUMNS}, 1, clock_timestamp(),
+    SELECT $1, ${TASK_COLUMNS}, 1, coalesce(ready_at, clock_timestamp()),
       EXISTS (SELECT FROM slot WHERE slot.tenant_id + 0 = $1 AND slot.task_id = ended.task_id)
     FROM ended WHERE is_paused
   ), woken AS (
     INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
-    SELECT $1, ${TASK_COLUMNS}, clock_timestamp() FROM ended WHERE NOT is_paused
+    SELECT $1, ${TASK_COLUMNS}, coalesce(ready_at, clock_timestamp()) FROM ended WHERE NOT is_paused
   )
   SELECT task_id, route_id FROM ended`;

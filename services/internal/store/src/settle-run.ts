@@ -148,7 +148,8 @@ class Settling {
       this.#record(lease, end, EVENT_TYPES.TASK_SUCCEEDED, null, undefined);
     } else if (outcome === "LOST" && lease.started_at === null && !isSilentKiller) {
       this.#record(lease, end, 0, null, undefined);
-      this.#ready.push({ ...placed(lease), rank: recovered(lease.rank), attempt: lease.attempt });
+      const { rank, attempt, ready_at: readyAt } = lease;
+      this.#ready.push({ ...placed(lease), rank: recovered(rank), attempt, readyAt });
     } else {
       this.#fail(lease, end);
     }
