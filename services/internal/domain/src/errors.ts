@@ -32,7 +32,10 @@ export const REASONS = {
   FORBIDDEN: { code: "permission_denied", advice: "Ask an admin for the role, or call from where you are allowed." },
   ALREADY_EXISTS: { code: "already_exists", advice: "Use the one that exists, or another name." },
   SLOW_CONSUMER: { code: "resource_exhausted", advice: "Watch again after the last sequence, and read faster." },
-  NOT_SERVED: { code: "unimplemented", advice: "Look in the changelog for the version that serves this method." },
+  NOT_SERVED: {
+    code: "unimplemented",
+    advice: "Check the name of the service and the method; the changelog says which version has it.",
+  },
   INTERNAL: { code: "internal", advice: "Report it with the request id; repeating is safe with the same request id." },
   CANCELLED: { code: "canceled", advice: "The caller gave up; repeat if the result still matters." },
 } as const satisfies Record<string, ReasonEntry>;
