@@ -1,12 +1,14 @@
-/** `npm run bench -- mesh|degraded [--json]`: measures, and compares with others in the same run. */
+/** `npm run bench -- mesh|degraded|rpc [--json]`: measures, and compares with others in the same run. */
 import { parseArgs } from "node:util";
 import { DEGRADED_SCENARIOS, describeDegraded, isSound, measureDegraded } from "./degraded.ts";
 import { measureMesh, SCENARIOS } from "./mesh.ts";
 import { compare, describeCircumstances, describeMesh, readCircumstances } from "./report.ts";
+import { describeRpc, measureRpc } from "./rpc.ts";
 
 const USAGE = `Usage: npm run bench -- <what> [--json] [--only <scenario>]… [--repetitions 3]
   mesh [--count 10000] [--alone] [--statements]   beside graphile-worker, DBOS and plain SQL: ${SCENARIOS.join(", ")}
-  degraded [--scale 1]             under what wears others down: ${DEGRADED_SCENARIOS.join(", ")}`;
+  degraded [--scale 1]             under what wears others down: ${DEGRADED_SCENARIOS.join(", ")}
+  rpc                              a unary call without work, through our own ends and through the library's`;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -44,6 +46,11 @@ switch (positionals[0]) {
     const report = await measureDegraded({ scenarios, repetitions, scale: Number(values.scale), say });
     print(report, describeDegraded(report));
     if (!isSound(report)) process.exitCode = 1;
+    break;
+  }
+  case "rpc": {
+    const report = await measureRpc(repetitions);
+    print({ rpc: report }, describeRpc(report));
     break;
   }
   default:
