@@ -2,6 +2,7 @@ import { completeLeases } from "@runmesh/store/complete-leases";
 import { completeLimited } from "@runmesh/store/complete-limited";
 import type { Db } from "@runmesh/store/db";
 import { listSessionLeases, renewLeases } from "@runmesh/store/leases";
+import { placeStarted } from "@runmesh/store/place-started";
 import { startupOptions } from "@runmesh/store/pool";
 import { claimReady, findAcquired } from "@runmesh/store/ready";
 import { releaseLeases } from "@runmesh/store/release-leases";
@@ -32,6 +33,12 @@ const completeWithLimits = (hasDependents: boolean, mayWait: boolean) => (db: Db
   const deps = { hot: db, definitions: undefined as never };
   return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait });
 };
+const startedRun = {
+  runId: 1n,
+  shared: { key: "k", limit: 1 },
+  isLater: false,
+  roots: [{ taskId: 1n, routeId: 1, rank: 0, limits: { key: "k", slotLimit: 1, runLimit: 1 } }],
+};
 const session = { tenantId: 1, sessionId: 1n };
 
 /** Every statement that runs as often as tasks do. */
@@ -46,6 +53,7 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete under limits, waiting": completeWithLimits(false, true),
   "complete under limits with dependents": completeWithLimits(true, false),
   "complete under limits with dependents, waiting": completeWithLimits(true, true),
+  "place what was started": (db) => placeStarted(db, undefined as never, { tenantId: 1, runs: [startedRun] }),
   renew: (db) => renewLeases(db, { ...session, leases: [], leaseMs: 1 }),
   "list a session's leases": (db) => listSessionLeases(db, { ...session, youngMs: 1 }),
   release: (db) => releaseLeases(db, { ...session, leases: [] }),

@@ -242,6 +242,7 @@ test("no statement shows or changes anything of tenant A to tenant B", { timeout
 const MAKES = new Set([
   "api-keys/insertApiKey",
   "definitions/insertDefinition",
+  "place-started/placeStarted",
   "place-tasks/placeTasks",
   "requests/noteRequest",
   "routes/internRoutes",

@@ -53,6 +53,18 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) =
   "slots/": (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
   "slot-counts/": (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
   "slots/listCandidates": () => ({ keys: ["one"] }),
+  "admit-freed/": (of) => ({ keys: ["k:one", `r:${of.runId}`, "w:one"], onDeferred: undefined }),
+  "begin-run/": () => ({ onDeferred: undefined }),
+  "place-started/": (of) => ({
+    runs: [
+      {
+        runId: of.runId,
+        shared: { key: "one", limit: 1 },
+        isLater: false,
+        roots: [{ taskId: of.taskId, routeId: of.routeId, rank: 0, limits: { key: "one", slotLimit: 1, runLimit: 1 } }],
+      },
+    ],
+  }),
   "standings/": (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
   "tenants/": () => ({ name: "a-tenant" }),
   "routes/": () => ({ afterId: 0 }),

@@ -1,4 +1,5 @@
-import { admitDeferred, admitFreed } from "./admit-freed.ts";
+import { admitFreed } from "./admit-freed.ts";
+import type { OnDeferred } from "./begin-run.ts";
 import { int4Array, textArray } from "./binary-parameters.ts";
 import {
   type Completion,
@@ -15,6 +16,7 @@ import {
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import type { TaskLimits } from "./limits.ts";
+import { placeDueLimited } from "./place-due.ts";
 import { keysOf } from "./place-tasks.ts";
 import { PLACE_OPENED, settleSlots, wantedBy } from "./slot-counts.ts";
 
@@ -53,6 +55,28 @@ export async function completeLimited(
     });
     return { ...outcome, wokenRoutes: [...new Set([...outcome.wokenRoutes, ...woken])] };
   });
+}
+
+/**
+ * Runs `work` in a transaction, then what it deferred in others: the order of locks forbade to wait for it there. What a
+ * crash cuts off is due, and the scheduler's.
+ */
+async function admitDeferred<T extends { readonly wokenRoutes: Iterable<number> }>(
+  deps: { readonly hot: Db; readonly definitions: DefinitionCache },
+  tenantId: number,
+  work: (tx: Db, onDeferred: OnDeferred) => Promise<T>,
+): Promise<T & { readonly wokenRoutes: readonly number[] }> {
+  let deferred: (readonly bigint[])[] = [];
+  const outcome = await deps.hot.transaction((tx) => {
+    deferred = [];
+    return work(tx, (taskIds) => deferred.push(taskIds));
+  });
+  const wokenRoutes = new Set(outcome.wokenRoutes);
+  for (const taskIds of deferred) {
+    const placed = await placeDueLimited({ db: deps.hot, definitions: deps.definitions }, { tenantId, taskIds });
+    for (const route of placed) wokenRoutes.add(route);
+  }
+  return { ...outcome, wokenRoutes: [...wokenRoutes] };
 }
 
 export interface LimitedDependent extends Dependent {
