@@ -4,6 +4,7 @@ import { ListRunsRequest_Order, type WatchRunsResponse } from "@runmesh/contract
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { findDefinition } from "@runmesh/store/definitions";
 import { RunIds } from "@runmesh/store/run-ids";
+import { listRunPage } from "@runmesh/store/run-pages";
 import { type NewRun, startRuns } from "@runmesh/store/start-runs";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import { expect, test } from "vitest";
@@ -326,3 +327,35 @@ test("the newest runs are watched, at most so many: a newer one takes the place 
   ]);
   await walk(mesh, "cancelRuns", { states: [RUNNING] });
 });
+
+test("a page looks at a bounded number of runs, and the walk skips and repeats none", async () => {
+  await using mesh = await startMesh();
+  const { name: workflow } = await mesh.given.workflow({ tasks: [{ handler: "nobody" }] });
+  const { results } = await mesh.runs.startRuns({ runs: Array.from({ length: 40 }, () => ({ workflow })) });
+  const ids = results.map(({ result }) => (result.case === "started" ? result.value.runId : 0n));
+  const rare = [ids[0]!, ids[16]!, ids[17]!, ids[18]!, ids[39]!];
+  for (const runId of rare) await mesh.runs.cancelRun({ runId });
+  const filter = { ...NO_FILTER, states: [Run_State.CANCELLED] };
+  const walkPages = async (newestFirst: boolean) => {
+    const pages: bigint[][] = [];
+    for (let after: bigint | undefined, isFirst = true; isFirst || after !== undefined; isFirst = false) {
+      const page = { tenantId: 1, filter, after, limit: 2, newestFirst, maxLookedAt: 10 };
+      const { rows, next } = await listRunPage(mesh.db, page);
+      pages.push(rows.map((row) => row.id));
+      after = next;
+    }
+    return pages;
+  };
+
+  const oldest = await walkPages(false);
+  const newest = await walkPages(true);
+
+  expect(oldest).toEqual([[ids[0]], [ids[16], ids[17]], [ids[18]], [], [ids[39]]]);
+  expect(newest).toEqual([[ids[39]], [], [ids[18], ids[17]], [ids[16]], [ids[0]]]);
+  for (const runId of ids) await mesh.runs.cancelRun({ runId });
+});
+
+const NO_FILTER = {
+  ...{ states: [], workflow: "", version: 0, createdAfter: undefined, createdBefore: undefined, labels: {} },
+  ...{ parentRunId: 0n, idempotencyKey: "" },
+};

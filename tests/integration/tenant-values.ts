@@ -165,7 +165,14 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
     ...{ task, first: { waitsFor: 1, name: "a", childRunId: runId }, value: text, names: ["a"], counts: [1] },
     ...{ parentTaskId: taskId, parentRunId: runId, rerunOf: runId, fromPosition: 0, toPosition: 10, position: 0 },
     ...{ slot: { slot: 0n, low: 0n, high: 1n << 18n, name: "a" }, mayEmpty: async () => false },
-    ...{ detached: false, maxBytes: 1_000_000, onlyStray: true, due: "2026-01-01T00:00:00Z" },
+    ...{
+      detached: false,
+      maxBytes: 1_000_000,
+      onlyStray: true,
+      end: undefined,
+      maxLookedAt: 10,
+      due: "2026-01-01T00:00:00Z",
+    },
     ...{ steps: [step], waits: [step], answers: [step], positions: [0], childRunId: runId },
     ...{ bodies: [], eventIds: [], laneGroups: [], exceptRunIds: [], error: "a", ends: [], behind: 0 },
     filter: {

@@ -12,7 +12,7 @@ import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { type EndRunOutcome, endRun } from "@runmesh/store/end-run";
 import { type MoveOutcome, pauseRun, resumeRun } from "@runmesh/store/pause-run";
 import { type ReopenOutcome, reopenRun } from "@runmesh/store/reopen-run";
-import { listRuns } from "@runmesh/store/runs";
+import { listRunPage } from "@runmesh/store/run-pages";
 import { readSomeFilter } from "./run-filter.ts";
 import { tellLost } from "./tell-lost.ts";
 
@@ -68,15 +68,15 @@ export async function moveRuns(
   const movable = movableStates(move);
   const states = asked.states.length === 0 ? movable : asked.states.filter((state) => movable.includes(state));
   if (states.length === 0) return { movedCount: 0, passedOverCount: 0, nextPageToken: "" };
-  const rows = await listRuns(deps.db, {
+  const { rows, next: goesOn } = await listRunPage(deps.db, {
     tenantId: principal.tenantId,
     filter: { ...asked, states },
     after: token === undefined ? undefined : BigInt(token),
-    limit: limit + 1,
+    limit,
     newestFirst: true,
   });
-  const page = rows.slice(0, limit).map((row) => row.id);
-  const nextPageToken = rows.length > limit ? writePageToken([String(page.at(-1))]) : "";
+  const page = rows.map((row) => row.id);
+  const nextPageToken = goesOn === undefined ? "" : writePageToken([String(goesOn)]);
   let movedCount = 0;
   let next = 0;
 

@@ -13,7 +13,8 @@ import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
 import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
-import { findRun, findRuns, listRuns } from "@runmesh/store/runs";
+import { listRunPage } from "@runmesh/store/run-pages";
+import { findRun, findRuns } from "@runmesh/store/runs";
 import type { HistoryReader } from "./history-reader.ts";
 import { explainRun } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
@@ -159,17 +160,16 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
       const [token] = readPageToken(request.pageToken, "page_token", 1) ?? [];
-      const rows = await listRuns(db, {
+      const { rows, next } = await listRunPage(db, {
         tenantId,
         filter: readFilter(request.filter),
         after: token === undefined ? undefined : BigInt(token),
-        limit: limit + 1,
+        limit,
         newestFirst: request.order !== ListRunsRequest_Order.OLDEST_FIRST,
       });
-      const page = rows.slice(0, limit);
       return {
-        runs: page.map((row) => writeRun(row)),
-        nextPageToken: rows.length > limit ? writePageToken([String(page.at(-1)!.id)]) : "",
+        runs: rows.map((row) => writeRun(row)),
+        nextPageToken: next === undefined ? "" : writePageToken([String(next)]),
       };
     },
 

@@ -5,6 +5,7 @@ import type { Command } from "commander";
 import { readId } from "../arguments.ts";
 import { addFilterOptions, type FilterOptions, hasFilter, readFilter } from "../filter-options.ts";
 import type { Host } from "../host.ts";
+import { readPages } from "../read-pages.ts";
 import { runShape, stateOf } from "../run-view.ts";
 import { openSession, type Session } from "../session.ts";
 import { UsageError } from "../usage-error.ts";
@@ -108,7 +109,12 @@ async function moveMany({ printer, progress, call }: Session, runs: Runs, move: 
     const found =
       states.length === 0
         ? []
-        : (await runs.listRuns({ filter: { ...filter, states }, pageSize: MAX_SHOWN }, call)).runs;
+        : (
+            await readPages(MAX_SHOWN, "", async (pageSize, pageToken) => {
+              const answer = await runs.listRuns({ filter: { ...filter, states }, pageSize, pageToken }, call);
+              return { items: answer.runs, nextPageToken: answer.nextPageToken };
+            })
+          ).items;
     const count = found.length === MAX_SHOWN ? `${MAX_SHOWN} or more` : String(found.length);
     throw new UsageError(`${count} run${found.length === 1 ? "" : "s"} would be ${move.done}`, {
       advice: "Add --yes to do it.",

@@ -101,11 +101,17 @@ export interface RunFilter {
   readonly idempotencyKey: string;
 }
 
-/** Runs by id, which rises with their creation; `after` is the last id of the page before. */
-export function listRuns(
-  db: Db,
-  p: { tenantId: number; filter: RunFilter; after: bigint | undefined; limit: number; newestFirst: boolean },
-): Promise<RunRow[]> {
+export interface ListRuns {
+  readonly tenantId: number;
+  readonly filter: RunFilter;
+  /** The last id of the page before. */
+  readonly after: bigint | undefined;
+  readonly limit: number;
+  readonly newestFirst: boolean;
+}
+
+/** Runs by id, which rises with their creation, up to `end`. */
+export function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Promise<RunRow[]> {
   const { filter } = p;
   const params: unknown[] = [p.tenantId, p.limit];
   const conditions = ["run.tenant_id = $1"];
@@ -123,6 +129,7 @@ export function listRuns(
   if (filter.parentRunId > 0n) add((at) => `run.parent_run_id = ${at}`, filter.parentRunId);
   if (filter.idempotencyKey !== "") add((at) => `run.idempotency_key = ${at}`, filter.idempotencyKey);
   if (p.after !== undefined) add((at) => `run.id ${p.newestFirst ? "<" : ">"} ${at}`, p.after);
+  if (p.end !== undefined) add((at) => `run.id ${p.newestFirst ? ">=" : "<="} ${at}`, p.end);
   const text = `SELECT ${COLUMNS} ${FROM}
   WHERE ${conditions.join("\n    AND ")}
   ORDER BY run.id ${p.newestFirst ? "DESC" : "ASC"}

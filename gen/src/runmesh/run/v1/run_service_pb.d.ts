@@ -1188,7 +1188,8 @@ export declare const RunService: GenService<{
     output: typeof AwaitRunsResponseSchema;
   },
   /**
-   * Newest first.
+   * Newest first. A filter by more than workflow and parent looks at 20,000 runs a page at most: such a page may hold
+   * fewer runs than were asked for, or none, and a token all the same. There are no more when there is no token.
    *
    * @generated from rpc runmesh.run.v1.RunService.ListRuns
    */
