@@ -25,7 +25,8 @@ const micros = (column: string) => `coalesce(round(date_part('epoch', ${column})
 /**
  * A run's events after a sequence, in order. They are not kept as such: event 1 is the run's creation, those of tasks
  * are its attempts, other moves are in `run_event`, and the last of an ended run is its end. Every move takes the next
- * sequence under the run's lock and writes one of the four, so their union has no gaps (G2, G3).
+ * sequence under the run's lock and writes one of the four, so their union has no gaps (G2, G3). So the page is known
+ * by its sequences: no index has them, the run's attempts are read whole, but only those of the page are sorted.
  * A run that is not there has no events. Both bounds of the task ids are given, so other partitions are not touched.
  */
 export async function listEvents(
@@ -62,12 +63,13 @@ export async function listEvents(
         attempt.retry_at
       FROM attempt
       WHERE attempt.tenant_id = $1 AND attempt.task_id >= $2::bigint << 20 AND attempt.task_id < ($2::bigint + 1) << 20
-        AND attempt.sequence > greatest($3, 0)
+        AND attempt.sequence > greatest($3, 0) AND attempt.sequence <= $3::int + $4::int
       UNION ALL
       SELECT run_event.sequence, run_event.type, run_event.at, run_event.task_id, NULL, NULL, NULL, NULL, NULL, NULL,
         NULL, NULL
       FROM run_event
       WHERE run_event.tenant_id = $1 AND run_event.run_id = $2 AND run_event.sequence > $3
+        AND run_event.sequence <= $3::int + $4::int
       UNION ALL
       -- States 4 to 7 (succeeded, failed, cancelled, timed out) are told by events 5 to 8.
       SELECT run.sequence, run.state + 1::smallint, run.finished_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
