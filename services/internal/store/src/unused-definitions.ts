@@ -63,7 +63,7 @@ export const removeUnusedDefinitions = (db: Db, p: { duty: Duty; limit: number; 
         -- Events that are not sent yet name the definition of their run.
         AND NOT EXISTS (
           SELECT FROM outbox
-          WHERE outbox.tenant_id = looked.tenant_id AND outbox.definition_id = looked.id
+          WHERE outbox.tenant_id = looked.tenant_id AND looked.id = ANY (outbox.definition_ids)
         )
         AND NOT EXISTS (SELECT FROM outbox_parked WHERE outbox_parked.tenant_id = looked.tenant_id) AS is_unused
     FROM looked
