@@ -42,7 +42,7 @@ export const TABLE_WRITERS: Readonly<Record<string, readonly string[]>> = {
   setting: ["settings"],
   signal: ["retention", "signals"],
   slot: ["complete-limited", "release-leases", "slot-counts", "slots"],
-  slot_count: ["complete-limited", "slot-counts"],
+  slot_count: ["slot-counts"],
   start_key: ["retention", "start-runs"],
   step: ["retention", "steps"],
   suspended: ["places", "suspended"],

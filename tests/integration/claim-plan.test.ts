@@ -26,12 +26,12 @@ const complete = (hasDependents: boolean, mayWait: boolean) => (db: Db) => {
   const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents };
   return completeLeases(db, { tenantId: 1, completions: [completion], mayWait });
 };
-const completeWithLimits = (hasDependents: boolean, mayWait: boolean) => (db: Db) => {
-  const limits = { key: "k", slotLimit: 1, runLimit: 1 };
+const completeWithLimits = (hasDependents: boolean, sharesLimit: boolean, runLimit: number) => (db: Db) => {
+  const limits = { key: "k", slotLimit: 1, runLimit };
   const dependents = hasDependents ? [{ taskId: 2n, routeId: 1, rank: 0, limits }] : [];
-  const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents };
+  const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents, sharesLimit };
   const deps = { hot: db, definitions: undefined as never };
-  return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait });
+  return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait: false });
 };
 const startedRun = {
   runId: 1n,
@@ -49,10 +49,11 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete, waiting": complete(false, true),
   "complete with dependents": complete(true, false),
   "complete with dependents, waiting": complete(true, true),
-  "complete under limits": completeWithLimits(false, false),
-  "complete under limits, waiting": completeWithLimits(false, true),
-  "complete under limits with dependents": completeWithLimits(true, false),
-  "complete under limits with dependents, waiting": completeWithLimits(true, true),
+  "complete under limits": completeWithLimits(false, false, 0),
+  "complete under limits with dependents": completeWithLimits(true, false, 0),
+  "complete under limits with dependents of two limits": completeWithLimits(true, false, 1),
+  "complete under limits of tasks and runs": completeWithLimits(false, true, 0),
+  "complete under limits of tasks and runs with dependents": completeWithLimits(true, true, 0),
   "place what was started": (db) => placeStarted(db, undefined as never, { tenantId: 1, runs: [startedRun] }),
   renew: (db) => renewLeases(db, { ...session, leases: [], leaseMs: 1 }),
   "list a session's leases": (db) => listSessionLeases(db, { ...session, youngMs: 1 }),

@@ -130,7 +130,11 @@ export class Reports {
     const taskIds = completion.dependents.map((dependent) => dependent.taskId);
     const limits = await this.#runLimits.of(tenantId, loaded, taskIds);
     const dependents = completion.dependents.map((dependent, i) => ({ ...dependent, limits: limits[i]! }));
-    return this.#limitedCompleter.complete(tenantId, { ...completion, dependents });
+    return this.#limitedCompleter.complete(tenantId, {
+      ...completion,
+      dependents,
+      sharesLimit: loaded.definition.concurrency !== undefined,
+    });
   }
 
   /** Ends leases run by run, under each run's lock. */

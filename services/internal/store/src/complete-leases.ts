@@ -137,6 +137,9 @@ function packDependents(completions: readonly Completion[]) {
 
 interface Completing {
   readonly mayWait: boolean;
+  /** CTEs before any lease ends, and the condition on which one does. */
+  readonly looking?: string;
+  readonly onlyIf?: string;
   readonly placing: string;
   readonly answers: string;
 }
@@ -191,7 +194,7 @@ const READY_UNBLOCKED = `
  * The statement. `placing` are CTEs that follow from `done`, the items that count; `answers` are columns that tell of
  * them. `place` is an item's place in the arrays, found by binary search of its task id.
  */
-export const writeCompletion = ({ mayWait, placing, answers }: Completing): string => `
+export const writeCompletion = ({ mayWait, looking = "", onlyIf = "", placing, answers }: Completing): string => `
   WITH locked AS MATERIALIZED (
     SELECT coalesce(run.sequence, -1) AS sequence, coalesce(run.open_count, -1) AS open_count,
       coalesce(run.failing_count, 0) AS failing_count, coalesce(run.definition_id, 0) AS definition_id
@@ -207,13 +210,13 @@ export const writeCompletion = ({ mayWait, placing, answers }: Completing): stri
     SELECT array_agg(sequence) AS sequences, array_agg(open_count) AS open_counts,
       array_agg(failing_count) AS failing_counts, array_agg(definition_id) AS definition_ids
     FROM locked
-  ), ended AS (
+  ),${looking} ended AS (
     DELETE FROM lease
     WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[])
       AND fence = ($3::bigint[])[width_bucket(task_id, $2::bigint[])]
       AND session_id = ($4::bigint[])[width_bucket(task_id, $2::bigint[])]
       AND expires_at > clock_timestamp()
-      AND ((SELECT sequences FROM runs))[($6::int[])[width_bucket(task_id, $2::bigint[])]] >= 0
+      AND ((SELECT sequences FROM runs))[($6::int[])[width_bucket(task_id, $2::bigint[])]] >= 0${onlyIf}
     RETURNING task_id, fence, session_id, attempt, leased_at, started_at, progress,
       width_bucket(task_id, $2::bigint[]) AS place
   ), ranked AS (

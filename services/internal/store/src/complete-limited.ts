@@ -24,28 +24,68 @@ import { PLACE_OPENED, settleSlots, wantedBy } from "./slot-counts.ts";
  * The hot end of a task whose run has to do with limits. Beside the invariants of complete-leases.ts:
  *   1. The slots of what ends are given back in its statement, and what follows takes its own there: both change the
  *      rows of their keys in place (slot-counts.ts), last of all locks, so that nobody's snapshot matters.
- *   2. Only where the statement finds something contended (others wait for the key, or there is too little room) more
- *      statements follow, in the same transaction, which admit the best that wait.
- *   3. The last end of a run gives its place under a shared limit back, and forgets the row that counted its
- *      `max_parallel`: nobody asks for it any more.
+ *   2. An item whose slots others are seen to wait for is passed over, and goes again in a transaction that admits the
+ *      best of them. So does what is followed by a task with two limits: refused by one it is counted anew for the other.
+ *   3. Who begins to wait while the statement runs is told by the rows it locks (`contended`), and admitted at once
+ *      after it. The rows are right at its commit, so that the scheduler's loop finds what a crash cuts off there.
+ *   4. The last end of a run gives its place under the limit back that it shares with other runs.
  */
 export async function completeLimited(
-  deps: { readonly hot: Db; readonly definitions: DefinitionCache },
+  deps: CompleteDeps,
   p: { tenantId: number; completions: readonly LimitedCompletion[]; mayWait: boolean },
 ): Promise<CompletionOutcome> {
   const { tenantId } = p;
-  const { params, dependents } = packCompletions(tenantId, p.completions);
-  const limited = dependents as readonly LimitedDependent[];
-  const hasDependents = limited.length > 0;
-  if (hasDependents) params.push(...packLimits(limited));
-  const name = `complete_limited${hasDependents ? "_dependents" : ""}${p.mayWait ? "_wait" : ""}`;
-  const text = completeText(hasDependents, p.mayWait);
+  const simple = p.completions.filter(({ dependents }) => !dependents.some(hasTwoLimits));
+  const alone = simple.length === 0 ? NOTHING_DONE : await completeAlone(deps, { ...p, completions: simple });
+  const rest = p.completions.filter(
+    ({ taskId, dependents }) => alone.busy.has(taskId) || dependents.some(hasTwoLimits),
+  );
+  if (rest.length === 0) return alone;
+  const others = await completeInTransaction(deps, { ...p, completions: rest, tenantId });
+  return {
+    accepted: new Set([...alone.accepted, ...others.accepted]),
+    endedRuns: [...alone.endedRuns, ...others.endedRuns],
+    wokenRoutes: [...new Set([...alone.wokenRoutes, ...others.wokenRoutes])],
+  };
+}
+
+interface CompleteDeps {
+  readonly hot: Db;
+  readonly definitions: DefinitionCache;
+}
+
+interface Completing {
+  readonly tenantId: number;
+  readonly completions: readonly LimitedCompletion[];
+  readonly mayWait: boolean;
+}
+
+type AloneOutcome = CompletionOutcome & { readonly busy: ReadonlySet<bigint> };
+const NOTHING_DONE: AloneOutcome = { accepted: new Set(), endedRuns: [], wokenRoutes: [], busy: new Set() };
+
+const hasTwoLimits = ({ limits }: LimitedDependent) => limits.slotLimit > 0 && limits.runLimit > 0;
+
+/** One statement; `busy` are items that it passed over. */
+async function completeAlone(deps: CompleteDeps, p: Completing): Promise<AloneOutcome> {
+  const { row } = await sendCompletions(deps.hot, p, "alone");
+  const outcome = { ...readOutcome(row), busy: new Set(readIds(row.busy)) };
+  if (row.contended === null) return outcome;
+  const { tenantId } = p;
+  const keys = row.contended;
+  const woken = await admitDeferred(deps, tenantId, async (tx, onDeferred) => ({
+    wokenRoutes: await admitFreed(tx, deps.definitions, { tenantId, keys, onDeferred }),
+  }));
+  return { ...outcome, wokenRoutes: [...new Set([...outcome.wokenRoutes, ...woken.wokenRoutes])] };
+}
+
+function completeInTransaction(deps: CompleteDeps, p: Completing): Promise<CompletionOutcome> {
+  const { tenantId } = p;
   return admitDeferred(deps, tenantId, async (tx, onDeferred) => {
-    const row = await tx.one<LimitedRow>(name, text, params);
+    const { row, dependents } = await sendCompletions(tx, p, "in_transaction");
     const outcome = readOutcome(row);
     if (row.contended === null) return outcome;
     const refused = new Set(readIds(row.refused));
-    const keys = limited
+    const keys = dependents
       .filter(({ taskId }) => refused.has(taskId))
       .flatMap((task) => keysOf(task.taskId, task.limits));
     const woken = await admitFreed(tx, deps.definitions, {
@@ -57,12 +97,26 @@ export async function completeLimited(
   });
 }
 
+async function sendCompletions(db: Db, p: Completing, form: Form) {
+  const { params, dependents: packed } = packCompletions(p.tenantId, p.completions);
+  const dependents = packed as readonly LimitedDependent[];
+  const hasDependents = dependents.length > 0;
+  if (hasDependents) params.push(...packLimits(dependents));
+  const sharesLimits = p.completions.some((completion) => completion.sharesLimit);
+  const variant = { form, hasDependents, sharesLimits, mayWait: p.mayWait };
+  const name = `complete_${form}${hasDependents ? "_dependents" : ""}${sharesLimits ? "_sharing" : ""}${p.mayWait ? "_wait" : ""}`;
+  const row = await db.one<LimitedRow>(name, completeText(name, variant), params);
+  return { row, dependents };
+}
+
+type Form = "alone" | "in_transaction";
+
 /**
  * Runs `work` in a transaction, then what it deferred in others: the order of locks forbade to wait for it there. What a
  * crash cuts off is due, and the scheduler's.
  */
 async function admitDeferred<T extends { readonly wokenRoutes: Iterable<number> }>(
-  deps: { readonly hot: Db; readonly definitions: DefinitionCache },
+  deps: CompleteDeps,
   tenantId: number,
   work: (tx: Db, onDeferred: OnDeferred) => Promise<T>,
 ): Promise<T & { readonly wokenRoutes: readonly number[] }> {
@@ -84,12 +138,15 @@ export interface LimitedDependent extends Dependent {
 }
 
 export interface LimitedCompletion extends Completion {
+  /** Its run has a place under a limit that it shares with others. */
+  readonly sharesLimit: boolean;
   readonly dependents: readonly LimitedDependent[];
 }
 
 interface LimitedRow extends OutcomeRow {
   contended: string[] | null;
   refused: string | null;
+  busy: string | null;
 }
 
 /** $18 to $21: the place of each dependent's key, 0 for none; the keys; the limits. */
@@ -118,41 +175,76 @@ const OPENED = `
     ) AS open
   )`;
 
+interface Variant {
+  readonly form: Form;
+  readonly hasDependents: boolean;
+  readonly sharesLimits: boolean;
+  readonly mayWait: boolean;
+}
+
+const LEFT_LIMITS = `
+  left_limits AS (
+    DELETE FROM run_slot
+    WHERE tenant_id + 0 = $1 AND run_id = ANY (ARRAY(SELECT run_id FROM done WHERE ends_as > 0))
+    RETURNING key, active
+  ),`;
+
 /** The sum hides the keys of slots, which begin with the tenant, so that they are found by their task or run. */
-const placing = (hasDependents: boolean): string => `${hasDependents ? `${UNBLOCK}, ${OPENED},` : ""}
-  finished AS MATERIALIZED (
-    SELECT coalesce(array_agg(run_id), '{}') AS run_ids, coalesce(array_agg('r:' || run_id), '{}') AS keys
-    FROM done
-    WHERE ends_as > 0
-  ), dropped AS (
+const placing = ({ hasDependents, sharesLimits }: Variant): string => {
+  const asked = ["SELECT key, 1, NULL::bigint, NULL::int FROM dropped"];
+  if (sharesLimits) asked.push("SELECT 'w:' || key, active::int, NULL, NULL FROM left_limits");
+  if (hasDependents) asked.push(wantedBy("opened").trim());
+  return `${hasDependents ? `${UNBLOCK}, ${OPENED},` : ""}
+  dropped AS (
     DELETE FROM slot
     WHERE tenant_id + 0 = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM done))
     RETURNING key
-  ), left_limits AS (
-    DELETE FROM run_slot
-    WHERE tenant_id + 0 = $1 AND run_id = ANY ((SELECT run_ids FROM finished)::bigint[])
-    RETURNING key, active
-  ), forgotten AS (
-    DELETE FROM slot_count
-    WHERE tenant_id = $1 AND key = ANY ((SELECT keys FROM finished)::text[])
-  ),${settleSlots(`
-      SELECT key, 1, NULL::bigint, NULL::int FROM dropped WHERE key <> ALL ((SELECT keys FROM finished)::text[])
+  ),${sharesLimits ? LEFT_LIMITS : ""}${settleSlots(`
+      ${asked.join("\n      UNION ALL\n      ")}`)},${hasDependents ? `${PLACE_OPENED},` : ""}`;
+};
+
+/** Items whose slots others wait for: their own, and that of their run. */
+const busy = (sharesLimits: boolean): string => `
+  busy AS MATERIALIZED (
+    SELECT array_agg(DISTINCT task_id ORDER BY task_id) AS ids
+    FROM (
+      SELECT slot.task_id
+      FROM slot
+      CROSS JOIN LATERAL (
+        SELECT waits FROM slot_count WHERE tenant_id = $1 AND key = slot.key AND waits OFFSET 0
+      ) AS known
+      WHERE slot.tenant_id + 0 = $1 AND slot.task_id = ANY ($2::bigint[])${sharesLimits ? BUSY_RUNS : ""}
+    ) AS found
+  ),`;
+
+const BUSY_RUNS = `
       UNION ALL
-      SELECT 'w:' || key, active::int, NULL, NULL FROM left_limits${
-        hasDependents ? `\n      UNION ALL${wantedBy("opened")}` : ""
-      }`)},${hasDependents ? `${PLACE_OPENED},` : ""}`;
+      SELECT named.task_id
+      FROM unnest($2::bigint[]) AS named (task_id)
+      CROSS JOIN LATERAL (
+        SELECT key FROM run_slot WHERE tenant_id + 0 = $1 AND run_id = named.task_id >> 20 OFFSET 0
+      ) AS own
+      CROSS JOIN LATERAL (
+        SELECT waits FROM slot_count WHERE tenant_id = $1 AND key = 'w:' || own.key AND waits OFFSET 0
+      ) AS known`;
+
+const IS_NOT_BUSY = `
+      AND NOT coalesce(((SELECT ids FROM busy))[width_bucket(task_id, (SELECT ids FROM busy))] = task_id, false)`;
 
 const texts = new Map<string, string>();
 
-function completeText(hasDependents: boolean, mayWait: boolean): string {
-  const key = `${hasDependents}/${mayWait}`;
+function completeText(key: string, variant: Variant): string {
   let text = texts.get(key);
   if (text === undefined) {
+    const { form, hasDependents, sharesLimits, mayWait } = variant;
+    const isAlone = form === "alone";
     text = writeCompletion({
       mayWait,
-      placing: placing(hasDependents),
+      ...(isAlone && { looking: busy(sharesLimits), onlyIf: IS_NOT_BUSY }),
+      placing: placing(variant),
       answers: `${hasDependents ? WOKEN_ROUTES : "NULL::text AS woken_routes"},
-    (SELECT keys FROM contended) AS contended, (SELECT ids FROM refused)::text AS refused`,
+    (SELECT keys FROM contended) AS contended, (SELECT ids FROM refused)::text AS refused,
+    ${isAlone ? "(SELECT ids FROM busy)::text" : "NULL::text"} AS busy`,
     });
     texts.set(key, text);
   }

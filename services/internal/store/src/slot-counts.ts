@@ -77,7 +77,10 @@ export const recountSlots = (db: Db, p: { tenantId: number; keys: readonly strin
     [p.tenantId, p.keys],
   );
 
-/** Removes rows of keys that nobody has used for an hour, of every tenant; answers how many. */
+/**
+ * Removes rows of keys that nobody has used for an hour, of `max_parallel` for a minute, as most of these runs have ended;
+ * of every tenant. Answers how many.
+ */
 export const removeIdleCounts = async (db: Db, p: { limit: number }): Promise<number> => {
   const rows = await db.rows(
     "remove_idle_counts",
@@ -85,7 +88,8 @@ export const removeIdleCounts = async (db: Db, p: { limit: number }): Promise<nu
   DELETE FROM slot_count
   WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM slot_count
-    WHERE used = 0 AND NOT waits AND changed_at < clock_timestamp() - interval '1 hour'
+    WHERE used = 0 AND NOT waits
+      AND changed_at < clock_timestamp() - CASE WHEN key LIKE 'r:%' THEN interval '1 minute' ELSE interval '1 hour' END
     LIMIT $1
     FOR UPDATE SKIP LOCKED
   ))
@@ -99,7 +103,8 @@ export const removeIdleCounts = async (db: Db, p: { limit: number }): Promise<nu
  * CTEs that give slots back and take others, all under the locks of their keys' rows. `parts` is a query whose rows say
  * what is asked: (key, freed, id, most), where `freed` counts slots that the statement gave back, and `id` wants one of
  * at most `most`, or is NULL. Of one key either all that want a slot have one, or none: with too little room, or behind
- * others that wait, `waits` becomes true, which `contended` tells, and the caller admits in the same transaction.
+ * others that wait, `waits` becomes true, which `contended` tells, and the caller admits: in the same transaction, if
+ * what it asked for may have two keys.
  *
  * What wants slots of two keys may have been counted under the one and refused under the other: the caller passes all
  * keys of what was `refused` to `admit`, which counts them anew before anybody else sees them.
@@ -152,20 +157,21 @@ const TASK_COLUMNS = "task_id, route_id, rank, attempt, failures, losses";
  * has the routes of those that are ready.
  */
 export const PLACE_OPENED = `
-  taken AS (
+  judged AS MATERIALIZED (
+    SELECT task_id, route_id, rank, key, slot_limit, run_limit, ${isRefused("task_id")} AS is_refused FROM opened
+  ), taken AS (
     INSERT INTO slot (tenant_id, key, task_id)
-    SELECT $1, key, id FROM (${wantedBy("opened")}
-    ) AS wanted (key, freed, id, most)
-    WHERE NOT ${isRefused("id")}
+    SELECT $1, 'k:' || key, task_id FROM judged WHERE slot_limit > 0 AND NOT is_refused
+    UNION ALL
+    SELECT $1, 'r:' || (task_id >> 20), task_id FROM judged WHERE run_limit > 0 AND NOT is_refused
   ), woken AS (
     INSERT INTO ready (tenant_id, ${TASK_COLUMNS}, ready_at)
-    SELECT $1, task_id, route_id, rank, 0, 0, 0, clock_timestamp() FROM opened
-    WHERE NOT ${isRefused("task_id")}
+    SELECT $1, task_id, route_id, rank, 0, 0, 0, clock_timestamp() FROM judged WHERE NOT is_refused
     RETURNING route_id
   ), waiting AS (
     INSERT INTO held (tenant_id, ${TASK_COLUMNS}, reason, due_at, limited, concurrency_key, slot_limit, run_limit)
     SELECT $1, task_id, route_id, rank, 0, 0, 0, CASE WHEN slot_limit > 0 THEN 2 ELSE 3 END, clock_timestamp(), true, key,
       slot_limit, run_limit
-    FROM opened
-    WHERE ${isRefused("task_id")}
+    FROM judged
+    WHERE is_refused
   )`;
