@@ -97,17 +97,14 @@ export class Completer<C extends Completion> {
     const completions = batch.map((item) => item.completion);
     const outcome = await this.#options.complete({ tenantId, completions, mayWait });
     const runIds = new Set<bigint>();
+    for (const taskId of outcome.accepted) runIds.add(taskId >> 20n);
+    // Whoever waits for what follows hears of it before the worker does.
+    if (runIds.size > 0) this.#options.onCompleted({ runIds, ...outcome });
     const rest: Waiting<C>[] = [];
     for (const item of batch) {
-      const { taskId } = item.completion;
-      if (!outcome.accepted.has(taskId)) {
-        rest.push(item);
-        continue;
-      }
-      runIds.add(taskId >> 20n);
-      item.resolve(true);
+      if (outcome.accepted.has(item.completion.taskId)) item.resolve(true);
+      else rest.push(item);
     }
-    if (runIds.size > 0) this.#options.onCompleted({ runIds, ...outcome });
     return rest;
   }
 

@@ -1,5 +1,5 @@
 import { createWakeups } from "@runmesh/platform/wakeup";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { Waiters } from "./waiters.ts";
 
 const WITHIN_MS = 60_000;
@@ -50,12 +50,27 @@ test("a claim that began before a hint cannot call the route dry after it", () =
   expect(parked.isDry(WITHIN_MS)).toBe(false);
 });
 
-test("nothing is known of a route that nobody waited for meanwhile", () => {
+test("a dry route is remembered for the next acquire of a worker, and hints are heard meanwhile", () => {
+  const { wakeups, waiters } = setUp();
+  const armed = waiters.arm([7, 8]);
+  armed.foundDry();
+
+  armed.disarm();
+  wakeups.notify("ready:8");
+
+  expect(waiters.arm([7]).isDry(WITHIN_MS)).toBe(true);
+  expect(waiters.arm([8]).isDry(WITHIN_MS)).toBe(false);
+});
+
+test("nothing is known of a route that nobody waited for in the last second", () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
   const { waiters } = setUp();
   const armed = waiters.arm([7]);
   armed.foundDry();
 
   armed.disarm();
+  vi.advanceTimersByTime(2_500);
 
   expect(waiters.arm([7]).isDry(WITHIN_MS)).toBe(false);
 });

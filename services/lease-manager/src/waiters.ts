@@ -9,11 +9,16 @@ interface Waiter {
 interface RouteWaiters {
   readonly waiting: Set<Waiter>;
   readonly unsubscribe: () => void;
+  /** Since when nobody waits. */
+  leftAt: number;
   /** Counts the hints, so that a claim that began before one does not call the route dry after it. */
   hintCount: number;
   /** When a claim found nothing more, and no hint came since. */
   dryAt: number;
 }
+
+/** A route that nobody waits for is remembered so long: the next acquire of a worker comes right after its last. */
+const MEMORY_MS = 1_000;
 
 /** An acquire that is about to claim, and to wait where it finds nothing. */
 export interface ArmedWaiter {
@@ -34,6 +39,7 @@ export class Waiters {
   readonly #wakeups: Wakeups;
   readonly #routes = new Map<number, RouteWaiters>();
   readonly #all = new Set<Waiter>();
+  #sweep: NodeJS.Timeout | undefined;
 
   constructor(wakeups: Wakeups) {
     this.#wakeups = wakeups;
@@ -102,7 +108,7 @@ export class Waiters {
     let route = this.#routes.get(routeId);
     if (route === undefined) {
       const unsubscribe = this.#wakeups.subscribe(`ready:${routeId}`, () => this.#wakeOne(routeId));
-      route = { waiting: new Set(), unsubscribe, hintCount: 0, dryAt: Number.NEGATIVE_INFINITY };
+      route = { waiting: new Set(), unsubscribe, leftAt: 0, hintCount: 0, dryAt: Number.NEGATIVE_INFINITY };
       this.#routes.set(routeId, route);
     }
     route.waiting.add(waiter);
@@ -114,8 +120,24 @@ export class Waiters {
     if (route === undefined) return;
     route.waiting.delete(waiter);
     if (route.waiting.size > 0) return;
-    route.unsubscribe();
-    this.#routes.delete(routeId);
+    route.leftAt = performance.now();
+    this.#sweep ??= setTimeout(() => this.#forget(), MEMORY_MS).unref();
+  }
+
+  /** Forgets routes that nobody has waited for in a while. */
+  #forget(): void {
+    this.#sweep = undefined;
+    const before = performance.now() - MEMORY_MS;
+    let isLeft = false;
+    for (const [routeId, route] of this.#routes) {
+      if (route.waiting.size > 0) continue;
+      if (route.leftAt > before) isLeft = true;
+      else {
+        route.unsubscribe();
+        this.#routes.delete(routeId);
+      }
+    }
+    if (isLeft) this.#sweep = setTimeout(() => this.#forget(), MEMORY_MS).unref();
   }
 }
 
