@@ -130,6 +130,25 @@ test("11 of 20 workers cut within a second lose nothing early, even where some c
   expect(tasks).toMatchObject([{ attempt: 2 }]);
 });
 
+test("workers that stop in order are no broken links: the one killed among them is recovered early", async () => {
+  await using mesh = await startMesh();
+  await giveRuns(mesh, 1, 0);
+  const killed = await mesh.worker({ handlers: ["sleep"], leaseMs: 30_000 });
+  await killed.begin(await killed.acquireOne());
+  const idle = defineTask({ name: "idle", input: z.any(), output: z.any() }).handle(() => null);
+  const workers = Array.from({ length: 5 }, () => createWorker({ url: mesh.url, handlers: [idle], log: () => {} }));
+  for (const worker of workers) await worker.start();
+  const rescuer = await mesh.worker({ handlers: ["sleep"] });
+
+  const stopped = workers.map((worker) => worker.stop());
+  killed.close();
+  await Promise.all(stopped);
+  const again = await rescuer.acquireOne({ waitMs: 10_000 });
+
+  expect(again.attempt).toBe(2);
+  expect(await rescuer.complete(again)).toBe("accepted");
+});
+
 test("an exclusive task of a killed worker waits for its lease, the one beside it does not", async () => {
   await using mesh = await startMesh();
   const exclusive = await mesh.given.run({ tasks: [{ key: "exclusive", exclusive: true, ...sleeping(60_000) }] });

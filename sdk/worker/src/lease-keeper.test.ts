@@ -128,12 +128,12 @@ test("what a failed renewal carried is said again with the next", async () => {
   expect(mesh.posted.map((m) => m.kind)).toEqual(["logged", "unlogged", "trouble", "logged", "renewed"]);
 });
 
-test("settling renews with nothing being acquired, even when nothing is held", async () => {
+test("settling renews with nothing being acquired, even when nothing is held, and says that the worker leaves", async () => {
   using mesh = given();
 
   mesh.keeper.settle();
   await mesh.until("settled");
 
   expect(mesh.renewals).toHaveLength(1);
-  expect(mesh.renewals[0]).toMatchObject({ acquiring: false, leases: [] });
+  expect(mesh.renewals[0]).toMatchObject({ acquiring: false, leaving: true, leases: [] });
 });

@@ -41,6 +41,7 @@ export interface LeaseKeeper {
   tell(message: Extract<ToThread, { kind: "tell" }>): void;
   /** Leases that the server says no longer count. */
   lose(leases: readonly { readonly fence: bigint; readonly cause: number }[]): void;
+  /** Renews once more, as the last word of a worker that stops. */
   settle(): void;
   /** Forgets every lease. */
   end(): void;
@@ -93,6 +94,7 @@ export function createLeaseKeeper(
           sessionId: current.sessionId,
           sessionToken: current.sessionToken,
           acquiring,
+          leaving: wasSettling,
           leases: told.map(({ lease, progress }) => ({
             taskId: lease.taskId,
             fence: lease.fence,

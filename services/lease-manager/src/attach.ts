@@ -10,7 +10,7 @@ import type { Db } from "@runmesh/store/db";
 import { listSessionLeases } from "@runmesh/store/leases";
 import { touchSession } from "@runmesh/store/sessions";
 import { Hint } from "./hint.ts";
-import type { LinkWatch } from "./link-watch.ts";
+import type { LinkWatch, StreamEnd } from "./link-watch.ts";
 import type { Announcement, Session, Sessions } from "./sessions.ts";
 
 type Message = MessageInitShape<typeof AttachResponseSchema>;
@@ -50,9 +50,12 @@ export async function* attach(
   } finally {
     // A link that this side ended, as when it stops or the database is out of reach, is none that broke.
     const endedHere = deps.draining.aborted || failedHere || isServerStop(signal.reason);
-    deps.links.closed(session, !endedHere);
+    deps.links.closed(session, endedHere ? "here" : endOf(session));
   }
 }
+
+/** A worker that stops says so before it goes. */
+const endOf = (session: Session): StreamEnd => (session.leaves ? "left" : "broken");
 
 /** The server that the stream came through stops: its workers find another, or this one when it is back. */
 const isServerStop = (reason: unknown): boolean => reason instanceof ConnectError && reason.code === Code.Unavailable;

@@ -59,6 +59,7 @@ export function createLeaseService(deps: LeaseServiceDeps): ServiceImpl<typeof L
       if (request.leases.length > MAX_HELD) throw invalidField("leases", `a worker holds at most ${MAX_HELD}`);
       const session = await getSession(request, context);
       const named = request.leases.map((lease, i) => readHeld(lease, `leases[${i}]`));
+      if (request.leaving) session.leaves = true;
       const { lost, expiresAt } = await renew(deps, session, named, request.acquiring);
       return {
         lost: lost.map(({ taskId, fence }) => ({ taskId, fence, cause: LostLease_Cause.EXPIRED })),

@@ -6,15 +6,17 @@ import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { listEndableLeases, lockEpochLeases } from "@runmesh/store/session-end";
 import { closeSession } from "@runmesh/store/sessions";
 import { settleRun } from "@runmesh/store/settle-run";
+import { type BrokenLink, LinkStorms, type Storm } from "./link-storm.ts";
 import { hintSettled } from "./reports.ts";
 import type { Session, Sessions } from "./sessions.ts";
 
 /**
  * Ends the leases of a killed process early. Invariants:
- *   1. Only a stream that closed abnormally counts: not by this server, not merely silent.
+ *   1. Only a stream that closed abnormally counts: not by this server, not of a worker that said it leaves, not merely
+ *      silent.
  *   2. A worker that attaches again within the grace keeps everything: its epoch is another, and every statement here
  *      is conditional on the epoch of the stream that closed.
- *   3. When more than half of this instance's streams, and more than three, close within a second, it is the network:
+ *   3. When more than half of this instance's sessions, and more than three, break within a second, it is the network:
  *      leases run out as usual.
  *   4. An `exclusive` task waits for its lease's expiry.
  *   5. The fence keeps results right all the same (G1): this decides only how soon a task runs again.
@@ -30,21 +32,20 @@ export interface LinkWatchOptions {
 }
 
 const GRACE_MS = 3_000;
-const STORM_MS = 1_000;
-const STORM_MIN = 3;
 /** Runs settled at once. */
 const MAX_SETTLING = 4;
-/** Longer than any grace asks about. */
-const KEEP_MS = 60_000;
+
+/** How a stream ended: by this server's hand, by a worker that had said so, or without a word. */
+export type StreamEnd = "here" | "left" | "broken";
 
 export class LinkWatch {
   readonly #options: LinkWatchOptions;
   readonly #graceMs: number;
-  /** Streams by the id of their session: one that came back has two for a while. */
-  readonly #open = new Map<bigint, Set<Session>>();
+  /** Streams by the id of their session, and since when: one that came back has two for a while. */
+  readonly #open = new Map<bigint, Map<Session, number>>();
   readonly #pending = new Set<NodeJS.Timeout>();
-  /** Streams that broke lately, oldest first. */
-  #broken: { readonly sessionId: bigint; readonly at: number }[] = [];
+  readonly #storms = new LinkStorms();
+  readonly #told = new WeakSet<Storm>();
 
   constructor(options: LinkWatchOptions) {
     this.#options = options;
@@ -52,29 +53,23 @@ export class LinkWatch {
   }
 
   opened(session: Session): void {
-    const streams = this.#open.get(session.id) ?? new Set();
-    this.#open.set(session.id, streams.add(session));
+    const streams = this.#open.get(session.id) ?? new Map<Session, number>();
+    this.#open.set(session.id, streams.set(session, performance.now()));
   }
 
-  /** The stream ended. `abnormally` when neither side had said so. */
-  closed(session: Session, abnormally: boolean): void {
+  closed(session: Session, end: StreamEnd): void {
+    const before = this.#open.size;
+    const at = performance.now();
     const streams = this.#open.get(session.id);
+    const openedAt = streams?.get(session) ?? at;
     streams?.delete(session);
     if (streams?.size === 0) this.#open.delete(session.id);
-    if (!abnormally) return;
-    const brokeAt = performance.now();
-    this.#broken = this.#broken.filter(({ at }) => at > brokeAt - KEEP_MS);
-    this.#broken.push({ sessionId: session.id, at: brokeAt });
-    // Workers, not streams: those that came back already are counted once.
-    const before = new Set([...this.#brokenAround(brokeAt), ...this.#open.keys()]).size;
+    if (end === "here") return;
+    const link = end === "broken" ? { sessionId: session.id, openedAt, at, before } : undefined;
+    if (link !== undefined) this.#storms.add(link);
     const timer = setTimeout(() => {
       this.#pending.delete(timer);
-      const together = this.#brokenAround(brokeAt).size;
-      if (together > STORM_MIN && together > before / 2) {
-        this.#options.log.warn({ together, before }, "many workers' links broke at once: their leases run on");
-        return;
-      }
-      void this.#endLeases(session);
+      if (link === undefined || !this.#isStorm(link)) void this.#endLeases(session);
     }, this.#graceMs);
     this.#pending.add(timer);
   }
@@ -85,8 +80,13 @@ export class LinkWatch {
     this.#pending.clear();
   }
 
-  #brokenAround(time: number): Set<bigint> {
-    return new Set(this.#broken.filter(({ at }) => Math.abs(at - time) <= STORM_MS).map(({ sessionId }) => sessionId));
+  #isStorm(link: BrokenLink): boolean {
+    const storm = this.#storms.find(link);
+    if (storm === undefined) return false;
+    if (!this.#told.has(storm))
+      this.#options.log.warn({ ...storm }, "many workers' links broke at once: their leases run on");
+    this.#told.add(storm);
+    return true;
   }
 
   async #endLeases(session: Session): Promise<void> {

@@ -23,6 +23,8 @@ export class Session {
   /** Leases handed out here and not ended: what the stream tells the loss of. */
   readonly held = new Map<bigint, HeldLease>();
   usedAt = performance.now();
+  /** The worker said that it stops. */
+  leaves = false;
   /** Request ids of late acquires; all of them, where the session began here. */
   readonly #acquires: Set<string>;
   readonly #beganHere: boolean;

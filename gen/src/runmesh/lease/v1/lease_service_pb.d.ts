@@ -359,6 +359,13 @@ export declare type RenewLeasesRequest = Message<"runmesh.lease.v1.RenewLeasesRe
    * @generated from field: bool acquiring = 4;
    */
   acquiring: boolean;
+
+  /**
+   * The worker stops, and takes nothing more: the end of its stream, which follows, is no broken link.
+   *
+   * @generated from field: bool leaving = 5;
+   */
+  leaving: boolean;
 };
 
 /**
