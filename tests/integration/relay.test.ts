@@ -1,25 +1,14 @@
 import { EmbeddedBus } from "@runmesh/bus/embedded-bus";
-import { ACCEPTED, BEHIND, type EventBus, type OutboundEvent, type PublishResult } from "@runmesh/bus/event-bus";
+import { ACCEPTED, BEHIND, type PublishResult } from "@runmesh/bus/event-bus";
 import { EventCollector } from "@runmesh/bus/event-collector";
 import type { Event } from "@runmesh/contracts/event/v1/event_pb";
-import { createRelay, OUTBOX_TOPIC, type Relay, type RelayOptions } from "@runmesh/outbox-relay/relay";
-import { silentLog } from "@runmesh/platform/log";
-import { createWakeups } from "@runmesh/platform/wakeup";
-import type { Db } from "@runmesh/store/db";
+import { OUTBOX_TOPIC } from "@runmesh/outbox-relay/relay";
 import { listLaneGroups, takeLaneGroups } from "@runmesh/store/lane-groups";
-import { measureOutbox, removeOutbox, takeOutbox } from "@runmesh/store/outbox";
+import { measureOutbox, removeOutbox, takeOutbox, trimOutbox } from "@runmesh/store/outbox";
 import { MAX_PACK } from "@runmesh/store/outbox-packs";
-import { listParked } from "@runmesh/store/outbox-parked";
-import { useDatabase } from "@runmesh/testing/database";
 import { expect, test } from "vitest";
-import {
-  commitEvents,
-  commitPack,
-  countOutbox,
-  countParkedMessages,
-  givenDefinition,
-  readEvents,
-} from "./outbox-rows.ts";
+import { commitEvents, commitPack, countOutbox, countParkedMessages } from "./outbox-rows.ts";
+import { fakeBus, forward, gated, manyEvents, openMesh, ownersOf } from "./relay-mesh.ts";
 
 const UNKNOWN: PublishResult = { kind: "unknown", error: new Error("unreachable") };
 const ALL_GROUPS = Array.from({ length: 16 }, (_, id) => id);
@@ -178,72 +167,6 @@ test("two relays share the lanes evenly, and one that stops leaves its own to th
 
   expect(shared).toEqual({ first: 8, second: 8 });
   await expect.poll(() => ownersOf(mesh.db)).toEqual({ second: 16 });
-});
-
-test("a poison event is parked with its error and those behind it, until they are released in order", async () => {
-  await using mesh = await openMesh();
-  let poisonous = true;
-  const sent: string[] = [];
-  const relay = mesh.createRelay(
-    "relay",
-    fakeBus(async (batch) => {
-      const stopped = new Set<bigint>();
-      return batch.map(({ event, runId }): PublishResult => {
-        if (stopped.has(runId)) return BEHIND;
-        if (poisonous && event.id === "1-2") {
-          stopped.add(runId);
-          return { kind: "poison", error: new Error("the broker\0refuses it") };
-        }
-        sent.push(event.id);
-        return ACCEPTED;
-      });
-    }),
-  );
-
-  await commitEvents(
-    mesh.db,
-    mesh.definitionId,
-    [1, 2, 3].map((sequence) => ({ runId: 1n, sequence })),
-  );
-  await commitEvents(
-    mesh.db,
-    mesh.definitionId,
-    [1, 2].map((sequence) => ({ runId: 17n, sequence })),
-  );
-  await relay.idle();
-  await commitEvents(mesh.db, mesh.definitionId, [
-    { runId: 1n, sequence: 4 },
-    { runId: 17n, sequence: 3 },
-  ]);
-  await relay.idle();
-  const parked = await listParked(mesh.db, { tenantId: 1, afterRunId: 0n, afterSequence: 0, limit: 10 });
-  const sentBefore = [...sent];
-  poisonous = false;
-  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 5 }]);
-  const released = await relay.releaseParked({ tenantId: 1, runId: 1n });
-  await relay.idle();
-
-  expect(parked.map((row) => row.sequence)).toEqual([2, 3, 4]);
-  expect(parked[0]!.error).toBe("Error: the broker\\0refuses it");
-  expect(sentBefore).toEqual(["1-1", "17-1", "17-2", "17-3"]);
-  expect(released).toBe(3);
-  expect(sent.slice(sentBefore.length)).toEqual(["1-2", "1-3", "1-4", "1-5"]);
-});
-
-test("an event of a definition that cannot be read is poison of its own run only", async () => {
-  await using mesh = await openMesh();
-  const reader = new EventCollector();
-  await mesh.bus.subscribe({ name: "reader", handler: reader.handler });
-
-  await commitEvents(mesh.db, mesh.definitionId, [
-    { runId: 1n, sequence: 1, definitionId: 999n },
-    { runId: 17n, sequence: 1 },
-  ]);
-  await mesh.relay.idle();
-
-  await reader.untilAll(["17-1"]);
-  const parked = await listParked(mesh.db, { tenantId: 1, afterRunId: 0n, afterSequence: 0, limit: 10 });
-  expect(parked.map((row) => row.run_id)).toEqual([1n]);
 });
 
 test("while a subscription is full rows stay in the outbox, and go once it has room", async () => {
@@ -422,126 +345,24 @@ test("of a pack only what was not sent is sent again, and a run's end goes with 
   expect(await countOutbox(mesh.db)).toBe(0);
 });
 
-test("a poison event in a pack is parked without the events of other runs, and comes back as it was", async () => {
+test("a pack that shrank since it was read is not trimmed by what was read", async () => {
   await using mesh = await openMesh();
-  await commitPack(mesh.db, mesh.definitionId, [1n, 17n]);
-  let isPoison = true;
-  const sent: Event[] = [];
-  const relay = mesh.createRelay(
-    "relay",
-    fakeBus(async (batch) =>
-      batch.map(({ event, runId }): PublishResult => {
-        if (runId === 1n && isPoison)
-          return event.sequence === 2n ? { kind: "poison", error: new Error("no") } : BEHIND;
-        sent.push(event);
-        return ACCEPTED;
-      }),
-    ),
+  await mesh.relay.runOnce();
+  const fences = (await listLaneGroups(mesh.db)).map((group) => group.fence);
+  const held = { owner: "relay", ids: ALL_GROUPS, fences };
+  await commitEvents(
+    mesh.db,
+    mesh.definitionId,
+    [1n, 17n, 33n].map((runId) => ({ runId, sequence: 1 })),
   );
-  const [before] = await readEvents(mesh.db, 1n);
+  const read = () => takeOutbox(mesh.db, { laneGroups: [1], perGroup: 10, limit: 10 });
+  const before = await read();
+  const pack = { held, id: before.ids[0]!, size: 3 };
 
-  await relay.idle();
-  const parked = await listParked(mesh.db, { tenantId: 1, afterRunId: 0n, afterSequence: 0, limit: 10 });
-  const sentBefore = sent.map((event) => event.id);
-  isPoison = false;
-  await relay.releaseParked({ tenantId: 1, runId: 1n });
-  const [after] = await readEvents(mesh.db, 1n);
-  await relay.idle();
+  const first = await trimOutbox(mesh.db, { ...pack, place: before.places[0]!, elements: [2, 3] });
+  const between = await read();
+  const second = await trimOutbox(mesh.db, { ...pack, place: between.places[0]!, elements: [3] });
 
-  expect(sentBefore).toEqual(["17-2", "17-3"]);
-  expect(parked.map((row) => row.sequence)).toEqual([2, 3]);
-  expect(after).toEqual(before);
-  expect(sent.slice(2).map((event) => `${event.id} ${event.type}`)).toEqual(["1-2 20", "1-3 5"]);
+  expect([first, second]).toEqual([true, false]);
+  expect((await read()).runIds).toEqual([17, 33]);
 });
-
-interface Mesh extends AsyncDisposable {
-  readonly db: Db;
-  readonly definitionId: bigint;
-  readonly bus: EmbeddedBus;
-  readonly wakeups: ReturnType<typeof createWakeups>;
-  /** The one relay of most tests, named `relay`, made when it is first used. */
-  readonly relay: Relay;
-  createRelay(owner: string, bus: EventBus, options?: Partial<RelayOptions>): Relay;
-}
-
-async function openMesh(
-  limits: NonNullable<ConstructorParameters<typeof EmbeddedBus>[0]["limits"]> = {},
-): Promise<Mesh> {
-  // The relay's statements run on connections with fixed plans.
-  const database = await useDatabase({ purpose: "hot" });
-  const { db } = database;
-  const wakeups = createWakeups();
-  const bus = new EmbeddedBus({ db, owner: "process", limits });
-  const running: { stop(): Promise<void> }[] = [bus];
-  const createNamed = (owner: string, on: EventBus, options: Partial<RelayOptions> = {}) => {
-    const relay = createRelay({ db, bus: on, wakeups, log: silentLog, owner, ...options });
-    running.unshift(relay);
-    return relay;
-  };
-  let relay: Relay | undefined;
-  return {
-    db,
-    definitionId: await givenDefinition(db, "order", ["pay", "ship"]),
-    bus,
-    wakeups,
-    get relay() {
-      relay ??= createNamed("relay", bus);
-      return relay;
-    },
-    createRelay: createNamed,
-    async [Symbol.asyncDispose]() {
-      for (const service of running) await service.stop();
-      await database.close();
-    },
-  };
-}
-
-function manyEvents(runCount: number, eventCount: number, firstRunId = 1n) {
-  return Array.from({ length: runCount * eventCount }, (_, index) => ({
-    runId: firstRunId + BigInt(Math.floor(index / eventCount)),
-    sequence: (index % eventCount) + 1,
-  }));
-}
-
-async function ownersOf(db: Db): Promise<Record<string, number>> {
-  const owners: Record<string, number> = {};
-  for (const { owner, live } of await listLaneGroups(db)) if (live) owners[owner] = (owners[owner] ?? 0) + 1;
-  return owners;
-}
-
-function forward(bus: EventBus): EventBus {
-  return {
-    name: bus.name,
-    start: () => bus.start(),
-    stop: () => bus.stop(),
-    subscribe: (options) => bus.subscribe(options),
-    hasReaders: () => bus.hasReaders(),
-    publish: (batch) => bus.publish(batch),
-  };
-}
-
-/** A bus that only publishes, to readers that are always there. */
-function fakeBus(publish: (batch: readonly OutboundEvent[]) => Promise<readonly PublishResult[]>): EventBus {
-  return {
-    name: "fake-bus",
-    start: async () => {},
-    stop: async () => {},
-    subscribe: () => Promise.reject(new Error("nobody subscribes here")),
-    hasReaders: async () => true,
-    publish,
-  };
-}
-
-/** Holds up whoever waits until it is opened; `reached` tells that someone does. */
-function gated() {
-  const opened = Promise.withResolvers<void>();
-  const reached = Promise.withResolvers<void>();
-  return {
-    reached: reached.promise,
-    open: () => opened.resolve(),
-    wait: () => {
-      reached.resolve();
-      return opened.promise;
-    },
-  };
-}

@@ -1,22 +1,10 @@
 import type { Db } from "@runmesh/store/db";
 import { lockHeldLaneGroup, lockLaneGroup } from "@runmesh/store/lane-groups";
 import { type HeldLaneGroups, type OutboxRows, outboxRow } from "@runmesh/store/outbox";
-import { findParkedRuns, parkEvents, unparkEvents } from "@runmesh/store/outbox-parked";
+import { parkEvents, unparkEvents } from "@runmesh/store/outbox-parked";
 
 const MAX_ERROR_LENGTH = 2_000;
 const LANE_GROUP_MASK = 15n;
-
-/** Runs of a batch that have parked rows: what comes later waits behind them. */
-export async function readParkedRuns(db: Db, rows: OutboxRows): Promise<ReadonlySet<number>> {
-  if (!rows.anyParked) return new Set();
-  const tenantOf = new Map<number, number>();
-  for (const [index, runId] of rows.runIds.entries()) tenantOf.set(runId, rows.tenantIds[rows.packs[index]!]!);
-  const found = await findParkedRuns(db, {
-    tenantIds: [...tenantOf.values()],
-    runIds: [...tenantOf.keys()].map(BigInt),
-  });
-  return new Set(found.map((row) => Number(row.run_id)));
-}
 
 /**
  * Sets events of one run aside: those from one that cannot be sent on, or, without an error, those that belong behind
@@ -34,7 +22,8 @@ export function parkRun(
   if (fence === undefined) return Promise.resolve([]);
   return db.transaction(async (tx) => {
     if ((await lockHeldLaneGroup(tx, { id: laneGroup, owner: held.owner, fence })) === undefined) return [];
-    const events = indexes.map((index) => outboxRow(rows, index));
+    // What was released before it was removed stands twice.
+    const events = [...new Map(indexes.map((index) => [rows.sequences[index]!, outboxRow(rows, index)])).values()];
     const parked = await parkEvents(tx, {
       tenantId: rows.tenantIds[pack]!,
       runId: events[0]!.runId,

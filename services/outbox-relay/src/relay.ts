@@ -12,7 +12,7 @@ import { discardOutbox, type HeldLaneGroups, type OutboxRows, takeOutbox } from 
 import { BatchSize } from "./batch-size.ts";
 import { LaneKeeper } from "./lane-keeper.ts";
 import { createOutboundEvents } from "./outbound-events.ts";
-import { parkRun, readParkedRuns, releaseParked } from "./parking.ts";
+import { parkRun, releaseParked } from "./parking.ts";
 import { removeSettled } from "./remove-settled.ts";
 import { settleBatch } from "./settle-batch.ts";
 
@@ -135,7 +135,7 @@ export function createRelay(options: RelayOptions): Relay {
     const again = size.isFull(laneGroups.length, rows.count, largestGroup(rows));
     if (rows.count === 0) return NOTHING;
 
-    const parkedRuns = await readParkedRuns(db, rows);
+    const parkedRuns = new Set(rows.parkedRunIds);
     const indexes: number[] = [];
     const behind = new Map<number, number[]>();
     for (const [index, runId] of rows.runIds.entries()) {

@@ -28,8 +28,10 @@ export async function removeSettled(
   }
   // An event whose run's end stays, stays with it.
   const leaving = new Int32Array(rows.places.length);
+  const sizes = new Int32Array(rows.places.length);
   for (let index = 0; index < rows.count; index++) {
     const pack = rows.packs[index]!;
+    sizes[pack]!++;
     if (!trimmed.get(pack)?.has(rows.elements[index]!)) leaving[pack]!++;
   }
 
@@ -37,7 +39,7 @@ export async function removeSettled(
   let count = gone.length === 0 ? 0 : await removePacks(db, held, rows, gone);
   for (const [pack, elements] of trimmed) {
     if (leaving[pack] === 0) continue;
-    const rest = { place: rows.places[pack]!, id: rows.ids[pack]!, elements: [...elements] };
+    const rest = { place: rows.places[pack]!, id: rows.ids[pack]!, size: sizes[pack]!, elements: [...elements] };
     if (await trimOutbox(db, { held, ...rest })) count += leaving[pack]!;
   }
   return { count, lostCount: leaving.reduce((sum, size) => sum + size, 0) - count };

@@ -2,24 +2,9 @@ import { byteaArray, int4Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 import type { EventRow } from "./outbox.ts";
 
-/** Those of the runs named that have parked rows. */
-export const findParkedRuns = (db: Db, p: { tenantIds: readonly number[]; runIds: readonly bigint[] }) =>
-  db.rows<{ run_id: bigint }>(
-    "find_parked_runs",
-    `
-  SELECT named.run_id
-  FROM unnest($1::int[], $2::bigint[]) AS named (tenant_id, run_id)
-  CROSS JOIN LATERAL (
-    SELECT FROM outbox_parked
-    WHERE outbox_parked.tenant_id = named.tenant_id AND outbox_parked.run_id = named.run_id
-    LIMIT 1 OFFSET 0
-  ) AS parked`,
-    [p.tenantIds, p.runIds],
-  );
-
 /**
- * Sets events of one run aside; those that are there already stay as they are. `behind` does so only while the run has
- * parked events: a run released a moment ago goes on. Answers which of them are parked now. Within a transaction that
+ * Sets events of one run aside, each once; those that are there already stay as they are. `behind` does so only while the
+ * run has parked events: a run released a moment ago goes on. Answers which of them are parked now. Within a transaction that
  * holds the run's lane group, before the same events leave the outbox.
  */
 export const parkEvents = (

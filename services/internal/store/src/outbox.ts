@@ -49,8 +49,8 @@ export interface OutboxRows {
   readonly outcomes: readonly number[];
   readonly errorTypes: readonly (string | null)[];
   readonly retryTimes: readonly number[];
-  /** Whether any run, of whatever group, has parked rows. */
-  readonly anyParked: boolean;
+  /** Those of the runs that have parked events: as of when the packs were read, so that a release comes before or after. */
+  readonly parkedRunIds: readonly number[];
 }
 
 /** Lane groups held, with the fence of each. */
@@ -60,8 +60,7 @@ export interface HeldLaneGroups {
   readonly fences: readonly bigint[];
 }
 
-type ColumnNames = Exclude<keyof OutboxRows, "count" | "anyParked">;
-type TakenRow = { anyParked: boolean } & Record<ColumnNames, string | null>;
+type TakenRow = Record<Exclude<keyof OutboxRows, "count">, string | null>;
 
 const PACK_COLUMNS = [
   "run_ids",
@@ -105,7 +104,7 @@ export async function takeOutbox(
   const row = await db.one<TakenRow>("take_outbox", TAKE_OUTBOX, [p.laneGroups, p.perGroup, p.limit]);
   return {
     count: row.packs === null ? 0 : row.packs.split(",").length,
-    anyParked: row.anyParked,
+    parkedRunIds: readArray(row.parkedRunIds),
     places: readArray(row.places),
     ids: readArray(row.ids),
     laneGroups: readArray(row.laneGroups),
@@ -153,7 +152,7 @@ const TAKE_OUTBOX = `
     ) AS counted
     WHERE before < $3
   ), event AS MATERIALIZED (
-    SELECT pack.index, e.element, e.run_id, e.definition_id, e.sequence + e.is_end AS sequence,
+    SELECT pack.index, pack.tenant_id, e.element, e.run_id, e.definition_id, e.sequence + e.is_end AS sequence,
       CASE e.is_end WHEN 1 THEN e.ends_as ELSE e.type END AS type, e.is_end = 1 AS is_end,
       e.task_id, e.attempt, e.fence, e.session_id, e.leased_at, e.started_at, e.outcome, e.error_type, e.retry_at
     FROM pack
@@ -192,7 +191,15 @@ const TAKE_OUTBOX = `
     array_agg(CASE WHEN is_end THEN 0 ELSE coalesce(outcome, 0) END)::text AS outcomes,
     json_agg(error_type)::text AS "errorTypes",
     array_agg(${micros("retry_at")})::text AS "retryTimes",
-    EXISTS (SELECT FROM outbox_parked) AS "anyParked"
+    CASE WHEN EXISTS (SELECT FROM outbox_parked) THEN (
+      SELECT array_agg(run_id)
+      FROM (SELECT DISTINCT tenant_id, run_id FROM event) AS named
+      CROSS JOIN LATERAL (
+        SELECT FROM outbox_parked
+        WHERE outbox_parked.tenant_id = named.tenant_id AND outbox_parked.run_id = named.run_id
+        LIMIT 1 OFFSET 0
+      ) AS parked
+    ) END::text AS "parkedRunIds"
   FROM event`;
 
 /** The event at `index`, as one object. */
@@ -245,10 +252,14 @@ export async function removeOutbox(
 const kept = (column: string) =>
   `${column} = (SELECT array_agg(${column}[k] ORDER BY k) FROM unnest($6::int[]) AS element (k))`;
 
-/** Leaves only the elements named of a pack whose group is still held: the others were sent. Answers whether it did. */
+/**
+ * Leaves only the elements named of a pack whose group is still held: the others were sent. Answers whether it did. A
+ * pack that shrank since it was read, by a statement whose answer was lost, has other elements there: the size tells,
+ * as older releases of PostgreSQL do not look at the place again of a row that they waited for.
+ */
 export async function trimOutbox(
   db: Db,
-  p: { held: HeldLaneGroups; place: string; id: number; elements: readonly number[] },
+  p: { held: HeldLaneGroups; place: string; id: number; size: number; elements: readonly number[] },
 ): Promise<boolean> {
   const { count } = await db.one<{ count: number }>(
     "trim_outbox",
@@ -259,11 +270,12 @@ export async function trimOutbox(
     SET size = cardinality($6::int[])
         + (SELECT count(k) FROM unnest($6::int[]) AS element (k) WHERE ends[k] > 0),
       ${PACK_COLUMNS.map(kept).join(",\n      ")}
-    WHERE ctid = $4::tid AND id = $5::bigint AND lane_group = ANY (ARRAY(SELECT mine.id FROM mine))
+    WHERE ctid = $4::tid AND id = $5::bigint AND size = $7::int
+      AND lane_group = ANY (ARRAY(SELECT mine.id FROM mine))
     RETURNING id
   )
   SELECT count(trimmed.id)::int AS count FROM trimmed`,
-    [p.held.ids, p.held.fences, p.held.owner, p.place, p.id, p.elements],
+    [p.held.ids, p.held.fences, p.held.owner, p.place, p.id, p.elements, p.size],
   );
   return count > 0;
 }
