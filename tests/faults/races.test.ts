@@ -1,6 +1,7 @@
 import { randomInt } from "node:crypto";
 import type { LeasedTask } from "@runmesh/contracts/lease/v1/lease_pb";
 import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
+import { digestOf } from "@runmesh/platform/digest";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import type { MeshWorker } from "@runmesh/testing/mesh-worker";
 import { expect, test } from "vitest";
@@ -11,6 +12,12 @@ const TWELVE = Array.from({ length: 12 });
 const TASKS = 10_000;
 const INTERLEAVINGS = 1_000;
 const AT_ONCE = 50;
+
+const HOLD_KEY = `
+  INSERT INTO start_key (tenant_id, workflow_id, digest, run_id, body_hash)
+  SELECT tenant_id, id, $2::uuid, 0, $2::uuid FROM workflow WHERE tenant_id = 1 AND name = $1`;
+const LIST_WAITING = `
+  SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
 
 const idsOf = (rows: readonly { run_id: bigint }[]) => rows.map((row) => row.run_id);
 
@@ -37,6 +44,32 @@ test("twelve clients with one idempotency key start one run, time after time", a
   expect(runs).toHaveLength(12);
   for (const client of clients) client.close();
   for (const replica of replicas) await replica[Symbol.asyncDispose]();
+});
+
+test("batches with the same keys in another order wait for each other in one order, and start each key once", async () => {
+  await using mesh = await startMesh();
+  const [replica] = await startReplicas(mesh, 1);
+  const { name: workflow } = await mesh.given.workflow();
+  const keys = Array.from({ length: 101 }, (_, i) => `order-${i}`);
+  const start = ({ runs }: Pick<TestMesh, "runs">, inOrder: readonly string[]) =>
+    runs.startRuns({ runs: inOrder.map((idempotencyKey) => ({ workflow, idempotencyKey })) });
+
+  // Both meet at the key in the middle, which somebody holds, and go on at the same time.
+  const middle = digestOf(`key:${keys[50]}`);
+  const undone = new Error("undone");
+  let answers: Promise<Awaited<ReturnType<typeof start>>[]> | undefined;
+  const held = mesh.db.transaction(async (tx) => {
+    await tx.rows("hold_key", HOLD_KEY, [workflow, middle]);
+    answers = Promise.all([start(mesh, keys), start(replica!, keys.toReversed())]);
+    await expect.poll(() => mesh.db.rows("list_waiting", LIST_WAITING, []), { timeout: 10_000 }).toHaveLength(2);
+    throw undone;
+  });
+  await expect(held).rejects.toBe(undone);
+
+  const results = (await answers!).flatMap((answer) => answer.results.map(({ result }) => result));
+  expect(results.filter((result) => result.case !== "started")).toEqual([]);
+  expect(results.filter((result) => result.case === "started" && result.value.created)).toHaveLength(keys.length);
+  await replica![Symbol.asyncDispose]();
 });
 
 test("four schedulers and four lease-managers over 10,000 ready tasks never claim one twice", async () => {

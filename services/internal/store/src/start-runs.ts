@@ -120,7 +120,8 @@ function offsets(parts: readonly Buffer[]): number[] {
 /** `fresh.ids[width_bucket(x, fresh.ids)] = x` is a binary search for x: two CTEs are never joined. */
 const isFresh = (id: string) => `((SELECT ids FROM fresh))[width_bucket(${id}, (SELECT ids FROM fresh))] = ${id}`;
 
-const startText = (ifFree: string): string => `
+/** Keys are taken in one order, so that batches with the same ones do not wait for each other crosswise. */
+const startText = ({ where = "", onConflict = "" }: { where?: string; onConflict?: string }): string => `
   WITH item AS MATERIALIZED (
     SELECT run_id, definition_id, workflow_id, task_count, digest, body_hash, input_at, input_size, labels, key,
       CASE WHEN due_ms > 0 THEN to_timestamp(due_ms / 1000.0) END AS due_at, deadline_ms, max_parallel, traceparent,
@@ -131,8 +132,9 @@ const startText = (ifFree: string): string => `
         labels, key, due_ms, deadline_ms, max_parallel, traceparent, waits, pack)
   ), taken AS (
     INSERT INTO start_key (tenant_id, workflow_id, digest, run_id, body_hash)
-    SELECT $1, workflow_id, digest, run_id, body_hash FROM item
-    ${ifFree}
+    SELECT $1, workflow_id, digest, run_id, body_hash FROM item${where}
+    ORDER BY workflow_id, digest
+    ${onConflict}
     RETURNING run_id
   ), fresh AS MATERIALIZED (
     SELECT coalesce(array_agg(run_id ORDER BY run_id), ARRAY[-1]::bigint[]) AS ids FROM taken
@@ -172,9 +174,11 @@ const startText = (ifFree: string): string => `
   )
   SELECT CASE WHEN ids <> ARRAY[-1]::bigint[] THEN ids::text END AS started FROM fresh`;
 
-const START_RUNS = startText("ON CONFLICT DO NOTHING");
-const START_FRESH_RUNS = startText(`
+const START_RUNS = startText({ onConflict: "ON CONFLICT DO NOTHING" });
+const START_FRESH_RUNS = startText({
+  where: `
     WHERE NOT EXISTS (
       SELECT FROM start_key
       WHERE start_key.tenant_id = $1 AND start_key.workflow_id = item.workflow_id AND start_key.digest = item.digest
-      OFFSET 0)`);
+      OFFSET 0)`,
+});
