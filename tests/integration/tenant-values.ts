@@ -138,6 +138,7 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
     ...{ taskCount: loaded.plan.taskCount, edgeCount: 0, acquireId: undefined, progress: [text], youngMs: 0 },
     ...{
       principal: "a",
+      comment: "",
       origin: "",
       action: "a",
       target: "a",

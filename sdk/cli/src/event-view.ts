@@ -1,5 +1,6 @@
 import { AttemptOutcomeSchema, type Event, EventSchema, EventTypeSchema } from "@runmesh/contracts/event/v1/event_pb";
 import { enumName, toShape } from "./json-shape.ts";
+import { byWhom } from "./run-view.ts";
 import type { Column } from "./table.ts";
 import { printable } from "./terminal.ts";
 import { formatTime } from "./times.ts";
@@ -21,6 +22,7 @@ export function eventShape(event: Event): Record<string, unknown> {
   const shape = toShape(EventSchema, event);
   if (event.outcome === 0) delete shape.outcome;
   if (event.taskKey === "") delete shape.attempt;
+  for (const field of ["principal", "comment"]) if (shape[field] === "") delete shape[field];
   return shape;
 }
 
@@ -35,7 +37,7 @@ function typeOf(event: Event): string {
 }
 
 function why(event: Event): string {
-  if (event.outcome === 0) return "";
+  if (event.outcome === 0) return byWhom(event);
   const retry = event.retryTime === undefined ? "" : `again at ${formatTime(event.retryTime)}`;
   return [enumName(AttemptOutcomeSchema, event.outcome), event.errorType, retry]
     .filter((part) => part !== "")

@@ -29,7 +29,7 @@ test("runs of a filter are counted, and moved page by page only with --yes, unde
       },
     });
   await using mesh = await serveRoutes(routes);
-  const words = ["run", "cancel", "--workflow", "order@2", "--label", "team=a", "--url", mesh.url];
+  const words = ["run", "cancel", "--workflow", "order@2", "--label", "team=a", "--comment", "why", "--url", mesh.url];
 
   const careful = await runCli(words);
   const before = asked.length;
@@ -44,6 +44,7 @@ test("runs of a filter are counted, and moved page by page only with --yes, unde
   expect(JSON.parse(script.stdout[0]!)).toEqual({ movedCount: 57, passedOverCount: 2 });
   expect(asked.map((request) => request.pageToken)).toEqual(["", "next"]);
   expect(asked[0]!.filter).toMatchObject({ workflow: "order", workflowVersion: 2, labels: { team: "a" } });
+  expect(asked.map((request) => request.comment)).toEqual(["why", "why"]);
   expect(asked[0]!.requestId).not.toBe("");
   expect(asked[1]!.requestId).toBe(asked[0]!.requestId);
 });

@@ -47,10 +47,16 @@ export function formatRun(run: Run): string[] {
     ["ended", formatTime(run.endTime)],
     ["took", formatSpan(run.createTime, run.endTime)],
     ["failure", run.failure && `task ${run.failure.taskKey}: ${run.failure.errorType}: ${run.failure.message}`],
+    ["cancelled", run.cancellation && byWhom(run.cancellation)],
     ["input", textOf(run.inputJson)],
     ["output", textOf(run.outputJson)],
     ["events", String(run.sequence)],
   ]);
+}
+
+/** Who did something, and why they say they did. */
+export function byWhom({ principal, comment }: { readonly principal: string; readonly comment: string }): string {
+  return [principal === "" ? "" : `by ${principal}`, comment].filter((part) => part !== "").join(": ");
 }
 
 /** What the end of a run means to a script. */

@@ -21,6 +21,8 @@ export interface RunInfo {
   readonly endTime?: Date;
   /** The first DEAD task that failed the run. */
   readonly failure?: { readonly taskKey: string; readonly errorType: string; readonly message: string };
+  /** Set when CANCELLED: who did it, and why they said they did. */
+  readonly cancellation?: { readonly principal: string; readonly comment: string };
 }
 
 export interface TaskCounts {
@@ -58,6 +60,9 @@ export function readRun(run: RunMessage): RunInfo {
         errorType: run.failure.errorType,
         message: run.failure.message,
       },
+    }),
+    ...(run.cancellation && {
+      cancellation: { principal: run.cancellation.principal, comment: run.cancellation.comment },
     }),
   };
 }

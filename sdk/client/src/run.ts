@@ -25,7 +25,10 @@ export interface Run<O> {
   result(options?: WaitOptions): Promise<O>;
   /** Every event of the run from the first, then each as it happens, until the run has ended. */
   watch(options?: WatchOptions): AsyncIterable<RunEvent>;
-  /** When it resolves, no completion of the run is accepted and nothing of it starts. */
+  /**
+   * When it resolves, no completion of the run is accepted and nothing of it starts. The comment says why, to people:
+   * at most 1,024 bytes, kept with the run.
+   */
   cancel(comment?: string): Promise<void>;
   get(): Promise<RunInfo>;
   /**

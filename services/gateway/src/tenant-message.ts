@@ -57,5 +57,5 @@ export const writeKey = (row: ApiKeyRow) =>
     ...(row.rotated_until !== null && { overlapEndTime: timestampFromDate(row.rotated_until) }),
   });
 
-export const writeAudit = ({ id, at, principal, action, target, origin, result }: AuditRow) =>
-  create(AuditEntrySchema, { id, time: timestampFromDate(at), principal, action, target, origin, result });
+export const writeAudit = ({ id, at, principal, action, target, origin, result, comment }: AuditRow) =>
+  create(AuditEntrySchema, { id, time: timestampFromDate(at), principal, action, target, origin, result, comment });

@@ -70,6 +70,7 @@ CREATE TABLE audit (
   target text NOT NULL,
   result text NOT NULL,
   origin text NOT NULL DEFAULT ''::text,
+  comment text NOT NULL DEFAULT ''::text,
   CONSTRAINT audit_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenant(id),
   CONSTRAINT audit_pkey PRIMARY KEY (tenant_id, id)
 );
@@ -280,6 +281,8 @@ CREATE TABLE run (
   partition_count integer NOT NULL DEFAULT 0,
   concurrency_key text,
   detached boolean NOT NULL DEFAULT false,
+  cancelled_by text,
+  cancel_comment text,
   CONSTRAINT run_pkey PRIMARY KEY (tenant_id, id)
 ) PARTITION BY RANGE (id);
 CREATE INDEX run_parent ON ONLY public.run USING btree (tenant_id, parent_run_id, id) WHERE (parent_run_id IS NOT NULL);
@@ -293,6 +296,7 @@ CREATE TABLE run_event (
   at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
   task_id bigint,
   principal text NOT NULL DEFAULT ''::text,
+  comment text NOT NULL DEFAULT ''::text,
   CONSTRAINT run_event_pkey PRIMARY KEY (tenant_id, run_id, sequence)
 ) PARTITION BY RANGE (run_id);
 

@@ -20,7 +20,10 @@ export class HistoryReader {
     return rows.map((row, i) => {
       const found = names[i];
       if (found === undefined) throw new Error(`the definition of run ${p.runId} is gone or unreadable`);
-      return toEventMessage(row, found);
+      const event = toEventMessage(row, found);
+      event.principal = row.principal;
+      event.comment = row.comment;
+      return event;
     });
   }
 }

@@ -13,6 +13,7 @@ import { type EndRunOutcome, endRun } from "@runmesh/store/end-run";
 import { type MoveOutcome, pauseRun, resumeRun } from "@runmesh/store/pause-run";
 import { type ReopenOutcome, reopenRun } from "@runmesh/store/reopen-run";
 import { listRunPage } from "@runmesh/store/run-pages";
+import { readComment } from "./cancel-comment.ts";
 import { readSomeFilter } from "./run-filter.ts";
 import { tellLost } from "./tell-lost.ts";
 
@@ -24,6 +25,8 @@ export interface BulkRequest {
   readonly requestId: string;
   /** Of a retry. */
   readonly fresh?: boolean;
+  /** Of a cancel. */
+  readonly comment?: string;
 }
 
 export type BulkMove = "cancel" | "pause" | "resume" | "retry";
@@ -64,6 +67,7 @@ export async function moveRuns(
   const limit = readPageSize(request.pageSize);
   const [token] = readPageToken(request.pageToken, "page_token", 1) ?? [];
   refuseLongRequestId(request.requestId);
+  readComment(request.comment ?? "");
   const asked = readSomeFilter(request.filter);
   const movable = movableStates(move);
   const states = asked.states.length === 0 ? movable : asked.states.filter((state) => movable.includes(state));
@@ -99,7 +103,7 @@ async function moveOne(
   { tenantId, name: principal, origin }: Principal,
   move: BulkMove,
   runId: bigint,
-  { requestId, fresh = false }: BulkRequest,
+  { requestId, fresh = false, comment }: BulkRequest,
 ): Promise<boolean> {
   const asked = { tenantId, runId, principal, origin };
   const outcome = await moveInStore();
@@ -113,7 +117,7 @@ async function moveOne(
   function moveInStore(): Promise<EndRunOutcome | MoveOutcome | ReopenOutcome> {
     switch (move) {
       case "cancel":
-        return endRun(deps, { ...asked, as: "CANCELLED" });
+        return endRun(deps, { ...asked, as: "CANCELLED", comment });
       case "pause":
         return pauseRun(deps, asked);
       case "resume":

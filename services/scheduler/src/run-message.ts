@@ -47,6 +47,9 @@ export function writeRun(row: RunRow, failureKey = ""): Run {
         message: printable(row.failure_message ?? Buffer.alloc(0)),
       },
     }),
+    ...(row.cancelled_by !== null && {
+      cancellation: { principal: row.cancelled_by, comment: row.cancel_comment ?? "" },
+    }),
     parentRunId: row.parent_run_id ?? 0n,
     parentTaskId: row.parent_task_id ?? 0n,
     rerunOf: row.rerun_of ?? 0n,

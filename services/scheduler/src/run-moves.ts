@@ -27,9 +27,8 @@ export class RunMoves {
     this.#deps = deps;
   }
 
-  async cancel(principal: Principal, runId: bigint): Promise<Run> {
-    const { tenantId, name, origin } = principal;
-    const outcome = await endRun(this.#deps, { tenantId, runId, as: "CANCELLED", principal: name, origin });
+  async cancel({ tenantId, name, origin }: Principal, runId: bigint, comment: string): Promise<Run> {
+    const outcome = await endRun(this.#deps, { tenantId, runId, as: "CANCELLED", principal: name, origin, comment });
     if (outcome.kind === "missing") throw missing(runId);
     if (outcome.state !== "CANCELLED") throw illegal(`run ${runId} has ended: it is ${outcome.state}`);
     tellLost(this.#deps.wakeups, outcome.lost);

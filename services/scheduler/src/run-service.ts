@@ -15,6 +15,7 @@ import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import { listRunPage } from "@runmesh/store/run-pages";
 import { findRun, findRuns } from "@runmesh/store/runs";
+import { readComment } from "./cancel-comment.ts";
 import type { HistoryReader } from "./history-reader.ts";
 import { explainRun } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
@@ -191,7 +192,7 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     },
 
     async cancelRun(request, context) {
-      return { run: await moves.cancel(getPrincipal(context), request.runId) };
+      return { run: await moves.cancel(getPrincipal(context), request.runId, readComment(request.comment)) };
     },
 
     async pauseRun(request, context) {

@@ -16,6 +16,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: "ON", read: (entry) => entry.target },
   { title: "FROM", read: (entry) => entry.origin },
   { title: "RESULT", read: (entry) => entry.result },
+  { title: "WHY", read: (entry) => entry.comment },
 ];
 
 interface ListOptions extends PageOptions {

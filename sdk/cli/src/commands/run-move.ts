@@ -44,9 +44,9 @@ const MOVES: readonly Move[] = [
     description: "cancel runs: when this returns, nothing of them starts and no result is accepted",
     done: "cancelled",
     from: [Run_State.PENDING, Run_State.RUNNING, Run_State.PAUSED],
-    addOptions: (command) => command.option("--comment <text>", "why, for people; of one run", ""),
+    addOptions: (command) => command.option("--comment <text>", "why, for people", ""),
     one: (runs, runId, { comment = "" }, call) => runs.cancelRun({ runId, comment }, call),
-    many: (runs, page, _options, call) => runs.cancelRuns(page, call),
+    many: (runs, page, { comment = "" }, call) => runs.cancelRuns({ ...page, comment }, call),
   },
   {
     name: "pause",

@@ -8,6 +8,8 @@ export interface NewAudit {
   readonly result: string;
   /** The address that the gateway saw; left out for what the mesh does by itself. */
   readonly origin?: string | undefined;
+  /** Of whoever cancelled. */
+  readonly comment?: string | undefined;
 }
 
 export interface AuditRow {
@@ -18,6 +20,7 @@ export interface AuditRow {
   target: string;
   origin: string;
   result: string;
+  comment: string;
 }
 
 /** Notes who did what to what. Starts are audited by the run's row, workers' calls by their attempts. */
@@ -25,9 +28,9 @@ export const insertAudit = (db: Db, p: NewAudit) =>
   db.rows(
     "insert_audit",
     `
-  INSERT INTO audit (tenant_id, principal, action, target, result, origin)
-  VALUES ($1, $2, $3, $4, $5, $6)`,
-    [p.tenantId, p.principal, p.action, p.target, p.result, p.origin ?? ""],
+  INSERT INTO audit (tenant_id, principal, action, target, result, origin, comment)
+  VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+    [p.tenantId, p.principal, p.action, p.target, p.result, p.origin ?? "", p.comment ?? ""],
   );
 
 export interface AuditFilter {
@@ -44,7 +47,7 @@ export const listAudit = (db: Db, p: { tenantId: number; filter: AuditFilter; be
   db.rows<AuditRow>(
     "list_audit",
     `
-  SELECT id, at, principal, action, target, origin, result FROM audit
+  SELECT id, at, principal, action, target, origin, result, comment FROM audit
   WHERE tenant_id = $1 AND id < $2
     AND ($3 = '' OR principal = $3)
     AND ($4 = '' OR action = $4)

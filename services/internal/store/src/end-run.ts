@@ -14,7 +14,7 @@ import { insertEvents } from "./outbox-write.ts";
 import { PLACES, sweepRun } from "./places.ts";
 import { freeRunSlot } from "./run-slots.ts";
 import { deleteRunTimers } from "./run-timers.ts";
-import { changeRun, type LockedRun, lockRun } from "./runs.ts";
+import { changeRun, type LockedRun, lockRun, noteCancellation } from "./runs.ts";
 import type { LeaseLost } from "./settle-run.ts";
 import { freeRunSlots } from "./slots.ts";
 import { haveChildrenFollow, holdStray } from "./stray-children.ts";
@@ -33,6 +33,8 @@ export interface EndRun {
   readonly as: "CANCELLED" | "TIMED_OUT";
   readonly principal: string;
   readonly origin?: string | undefined;
+  /** Why, in words of whoever cancels. */
+  readonly comment?: string | undefined;
   /** Only as a child that nobody will ask for: one whose parent was opened again stays. */
   readonly onlyStray?: boolean | undefined;
 }
@@ -89,6 +91,7 @@ export function endRun({ db, definitions }: Deps, p: EndRun): Promise<EndRunOutc
     });
     await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events: [runMove(sequence, type)] });
     if (p.as === "CANCELLED") {
+      await noteCancellation(tx, { tenantId, runId, principal: p.principal, comment: p.comment ?? "" });
       await insertAudit(tx, { ...p, action: "run.cancel", target: `run/${runId}`, result: "cancelled" });
     }
     // A child start in flight held a lease that was waited for: it is seen here.

@@ -67,6 +67,7 @@ export const insertRunEvents = (
     tenantId: number;
     runId: bigint;
     principal: string;
+    comment?: string | undefined;
     /** `at` where the move was made earlier. */
     events: readonly { sequence: number; type: number; taskId: bigint | null; at?: Date }[];
   },
@@ -74,8 +75,8 @@ export const insertRunEvents = (
   db.rows(
     "insert_run_events",
     `
-  INSERT INTO run_event (tenant_id, run_id, sequence, type, task_id, principal, at)
-  SELECT $1, $2, sequence, type, task_id, $6, coalesce(at, clock_timestamp())
+  INSERT INTO run_event (tenant_id, run_id, sequence, type, task_id, principal, comment, at)
+  SELECT $1, $2, sequence, type, task_id, $6, $8, coalesce(at, clock_timestamp())
   FROM unnest($3::int[], $4::int[], $5::bigint[], $7::timestamptz[]) AS event (sequence, type, task_id, at)`,
     [
       p.tenantId,
@@ -85,5 +86,6 @@ export const insertRunEvents = (
       p.events.map((event) => event.taskId),
       p.principal,
       p.events.map((event) => event.at ?? null),
+      p.comment ?? "",
     ],
   );

@@ -129,7 +129,7 @@ async function writeRun(
     ...runMove(run.sequence + 1 + i, move.type),
     taskId: move.taskId,
   }));
-  const { finished_at: endedAt } = await reopenRunRow(tx, {
+  const before = await reopenRunRow(tx, {
     tenantId,
     runId,
     sequence: run.sequence + events.length,
@@ -139,9 +139,11 @@ async function writeRun(
   await insertRunEvents(tx, {
     tenantId,
     runId,
-    principal,
-    events: [{ sequence: run.sequence, type: endEvent, taskId: null, at: endedAt }, ...events],
+    principal: before.cancelled_by ?? "",
+    comment: before.cancel_comment ?? "",
+    events: [{ sequence: run.sequence, type: endEvent, taskId: null, at: before.finished_at }],
   });
+  await insertRunEvents(tx, { tenantId, runId, principal, events });
   await insertEvents(tx, { tenantId, runId, definitionId: run.definition_id, events });
   const action = p.reopen === "all" ? "run.retry" : "task.replay";
   const targets = p.reopen === "all" ? [`run/${runId}`] : p.reopen.map((at) => `task/${toTaskId(runId, at)}`);

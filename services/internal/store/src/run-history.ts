@@ -1,8 +1,12 @@
 import type { Db } from "./db.ts";
 import type { EventRow } from "./outbox.ts";
 
-/** An entry of a run's history: what its event said when it was in the outbox. */
-export type HistoryRow = EventRow;
+/** An entry of a run's history: what its event said when it was in the outbox, and who made a move that people make. */
+export interface HistoryRow extends EventRow {
+  /** Empty for what the mesh does by itself. */
+  readonly principal: string;
+  readonly comment: string;
+}
 
 interface StoredRow {
   definition_id: bigint;
@@ -18,6 +22,8 @@ interface StoredRow {
   outcome: number;
   error_type: string;
   retry_at: number;
+  principal: string;
+  comment: string;
 }
 
 const micros = (column: string) => `coalesce(round(date_part('epoch', ${column}) * 1000000), 0)`;
@@ -46,33 +52,36 @@ export async function listEvents(
     ${micros("entry.started_at")} AS started_at,
     coalesce(entry.outcome, 0)::int AS outcome,
     coalesce(entry.error_type, '') AS error_type,
-    ${micros("entry.retry_at")} AS retry_at
+    ${micros("entry.retry_at")} AS retry_at,
+    coalesce(entry.principal, '') AS principal,
+    coalesce(entry.comment, '') AS comment
   FROM (
     SELECT told.sequence, told.type, told.at, told.task_id, told.attempt, told.fence, told.session_id, told.leased_at,
-      told.started_at, told.outcome, told.error_type, told.retry_at
+      told.started_at, told.outcome, told.error_type, told.retry_at, told.principal, told.comment
     FROM (
       SELECT 1 AS sequence, 1::smallint AS type, run.created_at AS at, NULL::bigint AS task_id, NULL::int AS attempt,
         NULL::bigint AS fence, NULL::bigint AS session_id, NULL::timestamptz AS leased_at,
         NULL::timestamptz AS started_at, NULL::smallint AS outcome, NULL::text AS error_type,
-        NULL::timestamptz AS retry_at
+        NULL::timestamptz AS retry_at, run.principal, NULL::text AS comment
       FROM run
       WHERE run.tenant_id = $1 AND run.id = $2 AND $3 < 1
       UNION ALL
       SELECT attempt.sequence, attempt.event_type, attempt.ended_at, attempt.task_id, attempt.number,
         attempt.fence, attempt.session_id, attempt.leased_at, attempt.started_at, attempt.outcome, attempt.error_type,
-        attempt.retry_at
+        attempt.retry_at, NULL, NULL
       FROM attempt
       WHERE attempt.tenant_id = $1 AND attempt.task_id >= $2::bigint << 20 AND attempt.task_id < ($2::bigint + 1) << 20
         AND attempt.sequence > greatest($3, 0) AND attempt.sequence <= $3::int + $4::int
       UNION ALL
       SELECT run_event.sequence, run_event.type, run_event.at, run_event.task_id, NULL, NULL, NULL, NULL, NULL, NULL,
-        NULL, NULL
+        NULL, NULL, run_event.principal, run_event.comment
       FROM run_event
       WHERE run_event.tenant_id = $1 AND run_event.run_id = $2 AND run_event.sequence > $3
         AND run_event.sequence <= $3::int + $4::int
       UNION ALL
       -- States 4 to 7 (succeeded, failed, cancelled, timed out) are told by events 5 to 8.
-      SELECT run.sequence, run.state + 1::smallint, run.finished_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      SELECT run.sequence, run.state + 1::smallint, run.finished_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        NULL, run.cancelled_by, run.cancel_comment
       FROM run
       WHERE run.tenant_id = $1 AND run.id = $2 AND run.state BETWEEN 4 AND 7 AND run.sequence > $3
     ) AS told
@@ -98,6 +107,8 @@ export async function listEvents(
     outcome: row.outcome,
     errorType: row.error_type,
     retryAtMicros: row.retry_at,
+    principal: row.principal,
+    comment: row.comment,
   }));
 }
 

@@ -27,12 +27,16 @@ export interface RunRow {
   parent_run_id: bigint | null;
   parent_task_id: bigint | null;
   rerun_of: bigint | null;
+  /** Of a CANCELLED run: by whom, and why. */
+  cancelled_by: string | null;
+  cancel_comment: string | null;
 }
 
 const COLUMNS = `run.id, run.definition_id, workflow.name AS workflow, definition.version, run.state, run.task_count,
   run.open_count, run.dead_count, run.skipped_count, run.cancelled_count, run.failing_count, run.sequence, run.labels,
   run.idempotency_key, run.created_at, run.due_at, run.started_at, run.finished_at, run.deadline_at,
-  run.failure_task_id, run.failure_type, run.failure_message, run.parent_run_id, run.parent_task_id, run.rerun_of`;
+  run.failure_task_id, run.failure_type, run.failure_message, run.parent_run_id, run.parent_task_id, run.rerun_of,
+  run.cancelled_by, run.cancel_comment`;
 
 const FROM = `FROM run
   JOIN workflow ON workflow.tenant_id = run.tenant_id AND workflow.id = run.workflow_id
@@ -236,7 +240,17 @@ export const changeRun = (db: Db, p: { tenantId: number; runId: bigint } & RunCh
     ],
   );
 
-/** Opens an ended run's row again, its counters derived anew and its deadline armed again; answers when it had ended. */
+/** Says on a cancelled run's row, which tells its end, who made it and why. */
+export const noteCancellation = (db: Db, p: { tenantId: number; runId: bigint; principal: string; comment: string }) =>
+  db.rows(
+    "note_cancellation",
+    `
+  UPDATE run SET cancelled_by = $3, cancel_comment = $4
+  WHERE tenant_id = $1 AND id = $2`,
+    [p.tenantId, p.runId, p.principal, p.comment],
+  );
+
+/** Opens an ended run's row again, its counters derived anew and its deadline armed again; answers how it had ended. */
 export const reopenRunRow = (
   db: Db,
   p: {
@@ -251,15 +265,16 @@ export const reopenRunRow = (
     deadlineMs: number;
   },
 ) =>
-  db.one<{ finished_at: Date }>(
+  db.one<{ finished_at: Date; cancelled_by: string | null; cancel_comment: string | null }>(
     "reopen_run_row",
     `
   WITH before AS MATERIALIZED (
-    SELECT finished_at FROM run WHERE tenant_id = $1 AND id = $2
+    SELECT finished_at, cancelled_by, cancel_comment FROM run WHERE tenant_id = $1 AND id = $2
   ), reopened AS (
     UPDATE run
     SET state = 2, sequence = $3, open_count = $4, dead_count = $5, skipped_count = $6, cancelled_count = $7,
       failing_count = $8, finished_at = NULL, failure_task_id = NULL, failure_type = NULL, failure_message = NULL,
+      cancelled_by = NULL, cancel_comment = NULL,
       started_at = coalesce(started_at, clock_timestamp()),
       deadline_at = CASE WHEN $9::bigint > 0 THEN clock_timestamp() + $9::bigint * interval '1 ms' END
     WHERE tenant_id = $1 AND id = $2
@@ -269,6 +284,6 @@ export const reopenRunRow = (
     SELECT $1, $2, 2, deadline_at FROM reopened WHERE deadline_at IS NOT NULL
     ON CONFLICT (tenant_id, run_id, kind) DO UPDATE SET due_at = excluded.due_at
   )
-  SELECT finished_at FROM before`,
+  SELECT finished_at, cancelled_by, cancel_comment FROM before`,
     [p.tenantId, p.runId, p.sequence, p.open, p.dead, p.skipped, p.cancelled, p.failing, p.deadlineMs],
   );

@@ -117,6 +117,21 @@ export declare type Event = Message<"runmesh.event.v1.Event"> & {
    * @generated from field: google.protobuf.Timestamp retry_time = 18;
    */
   retryTime?: Timestamp | undefined;
+
+  /**
+   * Who started, paused, resumed, cancelled, retried or replayed; empty for what the mesh does by itself.
+   * Only in a run's history: a message on the topic leaves it out, as it does the comment.
+   *
+   * @generated from field: string principal = 19;
+   */
+  principal: string;
+
+  /**
+   * Of a cancel.
+   *
+   * @generated from field: string comment = 20;
+   */
+  comment: string;
 };
 
 /**

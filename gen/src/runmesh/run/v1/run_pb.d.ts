@@ -138,6 +138,13 @@ export declare type Run = Message<"runmesh.run.v1.Run"> & {
    * @generated from field: runmesh.task.v1.NotRunning not_running = 20;
    */
   notRunning?: NotRunning | undefined;
+
+  /**
+   * Set when CANCELLED.
+   *
+   * @generated from field: runmesh.run.v1.Cancellation cancellation = 21;
+   */
+  cancellation?: Cancellation | undefined;
 };
 
 /**
@@ -232,6 +239,33 @@ export declare type Failure = Message<"runmesh.run.v1.Failure"> & {
  * Use `create(FailureSchema)` to create a new message.
  */
 export declare const FailureSchema: GenMessage<Failure>;
+
+/**
+ * Who cancelled a run, and why.
+ *
+ * @generated from message runmesh.run.v1.Cancellation
+ */
+export declare type Cancellation = Message<"runmesh.run.v1.Cancellation"> & {
+  /**
+   * As in "key:7f3a", or "run/65536" where it went with the run that had started it.
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * What CancelRun was told. At most 1,024 bytes.
+   *
+   * @generated from field: string comment = 2;
+   */
+  comment: string;
+};
+
+/**
+ * Describes the message runmesh.run.v1.Cancellation.
+ * Use `create(CancellationSchema)` to create a new message.
+ */
+export declare const CancellationSchema: GenMessage<Cancellation>;
 
 /**
  * How many tasks of a run have ended, and how. open + succeeded + dead + skipped + cancelled = total.

@@ -474,7 +474,8 @@ export declare type CancelRunRequest = Message<"runmesh.run.v1.CancelRunRequest"
   requestId: string;
 
   /**
-   * At most 1,024 bytes, shown to people.
+   * Why: at most 1,024 bytes, kept in the run's `cancellation`, in its history and in the audit. That of a run which was
+   * CANCELLED already stays. Fails with INVALID_FIELD.
    *
    * @generated from field: string comment = 3;
    */
@@ -694,6 +695,13 @@ export declare type CancelRunsRequest = Message<"runmesh.run.v1.CancelRunsReques
    * @generated from field: string request_id = 4;
    */
   requestId: string;
+
+  /**
+   * Of each run, as in CancelRun.
+   *
+   * @generated from field: string comment = 5;
+   */
+  comment: string;
 };
 
 /**

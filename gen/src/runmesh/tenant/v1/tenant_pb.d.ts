@@ -232,6 +232,13 @@ export declare type AuditEntry = Message<"runmesh.tenant.v1.AuditEntry"> & {
    * @generated from field: string result = 7;
    */
   result: string;
+
+  /**
+   * Of a cancel.
+   *
+   * @generated from field: string comment = 8;
+   */
+  comment: string;
 };
 
 /**

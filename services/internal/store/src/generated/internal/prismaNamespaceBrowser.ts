@@ -190,7 +190,9 @@ export const RunScalarFieldEnum = {
   traceparent: 'traceparent',
   partitionCount: 'partitionCount',
   concurrencyKey: 'concurrencyKey',
-  detached: 'detached'
+  detached: 'detached',
+  cancelledBy: 'cancelledBy',
+  cancelComment: 'cancelComment'
 } as const
 
 export type RunScalarFieldEnum = (typeof RunScalarFieldEnum)[keyof typeof RunScalarFieldEnum]
@@ -418,7 +420,8 @@ export const RunEventScalarFieldEnum = {
   type: 'type',
   at: 'at',
   taskId: 'taskId',
-  principal: 'principal'
+  principal: 'principal',
+  comment: 'comment'
 } as const
 
 export type RunEventScalarFieldEnum = (typeof RunEventScalarFieldEnum)[keyof typeof RunEventScalarFieldEnum]
@@ -510,7 +513,8 @@ export const AuditScalarFieldEnum = {
   action: 'action',
   target: 'target',
   result: 'result',
-  origin: 'origin'
+  origin: 'origin',
+  comment: 'comment'
 } as const
 
 export type AuditScalarFieldEnum = (typeof AuditScalarFieldEnum)[keyof typeof AuditScalarFieldEnum]

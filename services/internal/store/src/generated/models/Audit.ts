@@ -45,6 +45,7 @@ export type AuditMinAggregateOutputType = {
   target: string | null
   result: string | null
   origin: string | null
+  comment: string | null
 }
 
 export type AuditMaxAggregateOutputType = {
@@ -56,6 +57,7 @@ export type AuditMaxAggregateOutputType = {
   target: string | null
   result: string | null
   origin: string | null
+  comment: string | null
 }
 
 export type AuditCountAggregateOutputType = {
@@ -67,6 +69,7 @@ export type AuditCountAggregateOutputType = {
   target: number
   result: number
   origin: number
+  comment: number
   _all: number
 }
 
@@ -90,6 +93,7 @@ export type AuditMinAggregateInputType = {
   target?: true
   result?: true
   origin?: true
+  comment?: true
 }
 
 export type AuditMaxAggregateInputType = {
@@ -101,6 +105,7 @@ export type AuditMaxAggregateInputType = {
   target?: true
   result?: true
   origin?: true
+  comment?: true
 }
 
 export type AuditCountAggregateInputType = {
@@ -112,6 +117,7 @@ export type AuditCountAggregateInputType = {
   target?: true
   result?: true
   origin?: true
+  comment?: true
   _all?: true
 }
 
@@ -210,6 +216,7 @@ export type AuditGroupByOutputType = {
   target: string
   result: string
   origin: string
+  comment: string
   _count: AuditCountAggregateOutputType | null
   _avg: AuditAvgAggregateOutputType | null
   _sum: AuditSumAggregateOutputType | null
@@ -244,6 +251,7 @@ export type AuditWhereInput = {
   target?: Prisma.StringFilter<"Audit"> | string
   result?: Prisma.StringFilter<"Audit"> | string
   origin?: Prisma.StringFilter<"Audit"> | string
+  comment?: Prisma.StringFilter<"Audit"> | string
   tenant?: Prisma.XOR<Prisma.TenantScalarRelationFilter, Prisma.TenantWhereInput>
 }
 
@@ -256,6 +264,7 @@ export type AuditOrderByWithRelationInput = {
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
   origin?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
   tenant?: Prisma.TenantOrderByWithRelationInput
 }
 
@@ -272,6 +281,7 @@ export type AuditWhereUniqueInput = Prisma.AtLeast<{
   target?: Prisma.StringFilter<"Audit"> | string
   result?: Prisma.StringFilter<"Audit"> | string
   origin?: Prisma.StringFilter<"Audit"> | string
+  comment?: Prisma.StringFilter<"Audit"> | string
   tenant?: Prisma.XOR<Prisma.TenantScalarRelationFilter, Prisma.TenantWhereInput>
 }, "tenantId_id">
 
@@ -284,6 +294,7 @@ export type AuditOrderByWithAggregationInput = {
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
   origin?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
   _count?: Prisma.AuditCountOrderByAggregateInput
   _avg?: Prisma.AuditAvgOrderByAggregateInput
   _max?: Prisma.AuditMaxOrderByAggregateInput
@@ -303,6 +314,7 @@ export type AuditScalarWhereWithAggregatesInput = {
   target?: Prisma.StringWithAggregatesFilter<"Audit"> | string
   result?: Prisma.StringWithAggregatesFilter<"Audit"> | string
   origin?: Prisma.StringWithAggregatesFilter<"Audit"> | string
+  comment?: Prisma.StringWithAggregatesFilter<"Audit"> | string
 }
 
 export type AuditCreateInput = {
@@ -313,6 +325,7 @@ export type AuditCreateInput = {
   target: string
   result: string
   origin?: string
+  comment?: string
   tenant: Prisma.TenantCreateNestedOneWithoutAuditsInput
 }
 
@@ -325,6 +338,7 @@ export type AuditUncheckedCreateInput = {
   target: string
   result: string
   origin?: string
+  comment?: string
 }
 
 export type AuditUpdateInput = {
@@ -335,6 +349,7 @@ export type AuditUpdateInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
   tenant?: Prisma.TenantUpdateOneRequiredWithoutAuditsNestedInput
 }
 
@@ -347,6 +362,7 @@ export type AuditUncheckedUpdateInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditCreateManyInput = {
@@ -358,6 +374,7 @@ export type AuditCreateManyInput = {
   target: string
   result: string
   origin?: string
+  comment?: string
 }
 
 export type AuditUpdateManyMutationInput = {
@@ -368,6 +385,7 @@ export type AuditUpdateManyMutationInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditUncheckedUpdateManyInput = {
@@ -379,6 +397,7 @@ export type AuditUncheckedUpdateManyInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditListRelationFilter = {
@@ -405,6 +424,7 @@ export type AuditCountOrderByAggregateInput = {
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
   origin?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type AuditAvgOrderByAggregateInput = {
@@ -421,6 +441,7 @@ export type AuditMaxOrderByAggregateInput = {
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
   origin?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type AuditMinOrderByAggregateInput = {
@@ -432,6 +453,7 @@ export type AuditMinOrderByAggregateInput = {
   target?: Prisma.SortOrder
   result?: Prisma.SortOrder
   origin?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type AuditSumOrderByAggregateInput = {
@@ -489,6 +511,7 @@ export type AuditCreateWithoutTenantInput = {
   target: string
   result: string
   origin?: string
+  comment?: string
 }
 
 export type AuditUncheckedCreateWithoutTenantInput = {
@@ -499,6 +522,7 @@ export type AuditUncheckedCreateWithoutTenantInput = {
   target: string
   result: string
   origin?: string
+  comment?: string
 }
 
 export type AuditCreateOrConnectWithoutTenantInput = {
@@ -539,6 +563,7 @@ export type AuditScalarWhereInput = {
   target?: Prisma.StringFilter<"Audit"> | string
   result?: Prisma.StringFilter<"Audit"> | string
   origin?: Prisma.StringFilter<"Audit"> | string
+  comment?: Prisma.StringFilter<"Audit"> | string
 }
 
 export type AuditCreateManyTenantInput = {
@@ -549,6 +574,7 @@ export type AuditCreateManyTenantInput = {
   target: string
   result: string
   origin?: string
+  comment?: string
 }
 
 export type AuditUpdateWithoutTenantInput = {
@@ -559,6 +585,7 @@ export type AuditUpdateWithoutTenantInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditUncheckedUpdateWithoutTenantInput = {
@@ -569,6 +596,7 @@ export type AuditUncheckedUpdateWithoutTenantInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type AuditUncheckedUpdateManyWithoutTenantInput = {
@@ -579,6 +607,7 @@ export type AuditUncheckedUpdateManyWithoutTenantInput = {
   target?: Prisma.StringFieldUpdateOperationsInput | string
   result?: Prisma.StringFieldUpdateOperationsInput | string
   origin?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 
@@ -592,6 +621,7 @@ export type AuditSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = 
   target?: boolean
   result?: boolean
   origin?: boolean
+  comment?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["audit"]>
 
@@ -604,6 +634,7 @@ export type AuditSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensi
   target?: boolean
   result?: boolean
   origin?: boolean
+  comment?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["audit"]>
 
@@ -616,6 +647,7 @@ export type AuditSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensi
   target?: boolean
   result?: boolean
   origin?: boolean
+  comment?: boolean
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["audit"]>
 
@@ -628,9 +660,10 @@ export type AuditSelectScalar = {
   target?: boolean
   result?: boolean
   origin?: boolean
+  comment?: boolean
 }
 
-export type AuditOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "at" | "principal" | "action" | "target" | "result" | "origin", ExtArgs["result"]["audit"]>
+export type AuditOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "at" | "principal" | "action" | "target" | "result" | "origin" | "comment", ExtArgs["result"]["audit"]>
 export type AuditInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   tenant?: boolean | Prisma.TenantDefaultArgs<ExtArgs>
 }
@@ -655,6 +688,7 @@ export type $AuditPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs 
     target: string
     result: string
     origin: string
+    comment: string
   }, ExtArgs["result"]["audit"]>
   composites: {}
 }
@@ -1087,6 +1121,7 @@ export interface AuditFieldRefs {
   readonly target: Prisma.FieldRef<"Audit", 'String'>
   readonly result: Prisma.FieldRef<"Audit", 'String'>
   readonly origin: Prisma.FieldRef<"Audit", 'String'>
+  readonly comment: Prisma.FieldRef<"Audit", 'String'>
 }
     
 

@@ -100,6 +100,8 @@ export type RunMinAggregateOutputType = {
   partitionCount: number | null
   concurrencyKey: string | null
   detached: boolean | null
+  cancelledBy: string | null
+  cancelComment: string | null
 }
 
 export type RunMaxAggregateOutputType = {
@@ -134,6 +136,8 @@ export type RunMaxAggregateOutputType = {
   partitionCount: number | null
   concurrencyKey: string | null
   detached: boolean | null
+  cancelledBy: string | null
+  cancelComment: string | null
 }
 
 export type RunCountAggregateOutputType = {
@@ -169,6 +173,8 @@ export type RunCountAggregateOutputType = {
   partitionCount: number
   concurrencyKey: number
   detached: number
+  cancelledBy: number
+  cancelComment: number
   _all: number
 }
 
@@ -247,6 +253,8 @@ export type RunMinAggregateInputType = {
   partitionCount?: true
   concurrencyKey?: true
   detached?: true
+  cancelledBy?: true
+  cancelComment?: true
 }
 
 export type RunMaxAggregateInputType = {
@@ -281,6 +289,8 @@ export type RunMaxAggregateInputType = {
   partitionCount?: true
   concurrencyKey?: true
   detached?: true
+  cancelledBy?: true
+  cancelComment?: true
 }
 
 export type RunCountAggregateInputType = {
@@ -316,6 +326,8 @@ export type RunCountAggregateInputType = {
   partitionCount?: true
   concurrencyKey?: true
   detached?: true
+  cancelledBy?: true
+  cancelComment?: true
   _all?: true
 }
 
@@ -438,6 +450,8 @@ export type RunGroupByOutputType = {
   partitionCount: number
   concurrencyKey: string | null
   detached: boolean
+  cancelledBy: string | null
+  cancelComment: string | null
   _count: RunCountAggregateOutputType | null
   _avg: RunAvgAggregateOutputType | null
   _sum: RunSumAggregateOutputType | null
@@ -496,6 +510,8 @@ export type RunWhereInput = {
   partitionCount?: Prisma.IntFilter<"Run"> | number
   concurrencyKey?: Prisma.StringNullableFilter<"Run"> | string | null
   detached?: Prisma.BoolFilter<"Run"> | boolean
+  cancelledBy?: Prisma.StringNullableFilter<"Run"> | string | null
+  cancelComment?: Prisma.StringNullableFilter<"Run"> | string | null
 }
 
 export type RunOrderByWithRelationInput = {
@@ -531,6 +547,8 @@ export type RunOrderByWithRelationInput = {
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrderInput | Prisma.SortOrder
   detached?: Prisma.SortOrder
+  cancelledBy?: Prisma.SortOrderInput | Prisma.SortOrder
+  cancelComment?: Prisma.SortOrderInput | Prisma.SortOrder
 }
 
 export type RunWhereUniqueInput = Prisma.AtLeast<{
@@ -570,6 +588,8 @@ export type RunWhereUniqueInput = Prisma.AtLeast<{
   partitionCount?: Prisma.IntFilter<"Run"> | number
   concurrencyKey?: Prisma.StringNullableFilter<"Run"> | string | null
   detached?: Prisma.BoolFilter<"Run"> | boolean
+  cancelledBy?: Prisma.StringNullableFilter<"Run"> | string | null
+  cancelComment?: Prisma.StringNullableFilter<"Run"> | string | null
 }, "tenantId_id">
 
 export type RunOrderByWithAggregationInput = {
@@ -605,6 +625,8 @@ export type RunOrderByWithAggregationInput = {
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrderInput | Prisma.SortOrder
   detached?: Prisma.SortOrder
+  cancelledBy?: Prisma.SortOrderInput | Prisma.SortOrder
+  cancelComment?: Prisma.SortOrderInput | Prisma.SortOrder
   _count?: Prisma.RunCountOrderByAggregateInput
   _avg?: Prisma.RunAvgOrderByAggregateInput
   _max?: Prisma.RunMaxOrderByAggregateInput
@@ -648,6 +670,8 @@ export type RunScalarWhereWithAggregatesInput = {
   partitionCount?: Prisma.IntWithAggregatesFilter<"Run"> | number
   concurrencyKey?: Prisma.StringNullableWithAggregatesFilter<"Run"> | string | null
   detached?: Prisma.BoolWithAggregatesFilter<"Run"> | boolean
+  cancelledBy?: Prisma.StringNullableWithAggregatesFilter<"Run"> | string | null
+  cancelComment?: Prisma.StringNullableWithAggregatesFilter<"Run"> | string | null
 }
 
 export type RunCreateInput = {
@@ -683,6 +707,8 @@ export type RunCreateInput = {
   partitionCount?: number
   concurrencyKey?: string | null
   detached?: boolean
+  cancelledBy?: string | null
+  cancelComment?: string | null
 }
 
 export type RunUncheckedCreateInput = {
@@ -718,6 +744,8 @@ export type RunUncheckedCreateInput = {
   partitionCount?: number
   concurrencyKey?: string | null
   detached?: boolean
+  cancelledBy?: string | null
+  cancelComment?: string | null
 }
 
 export type RunUpdateInput = {
@@ -753,6 +781,8 @@ export type RunUpdateInput = {
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  cancelledBy?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  cancelComment?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type RunUncheckedUpdateInput = {
@@ -788,6 +818,8 @@ export type RunUncheckedUpdateInput = {
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  cancelledBy?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  cancelComment?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type RunCreateManyInput = {
@@ -823,6 +855,8 @@ export type RunCreateManyInput = {
   partitionCount?: number
   concurrencyKey?: string | null
   detached?: boolean
+  cancelledBy?: string | null
+  cancelComment?: string | null
 }
 
 export type RunUpdateManyMutationInput = {
@@ -858,6 +892,8 @@ export type RunUpdateManyMutationInput = {
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  cancelledBy?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  cancelComment?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type RunUncheckedUpdateManyInput = {
@@ -893,6 +929,8 @@ export type RunUncheckedUpdateManyInput = {
   partitionCount?: Prisma.IntFieldUpdateOperationsInput | number
   concurrencyKey?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   detached?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  cancelledBy?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
+  cancelComment?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type RunTenantIdIdCompoundUniqueInput = {
@@ -933,6 +971,8 @@ export type RunCountOrderByAggregateInput = {
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrder
   detached?: Prisma.SortOrder
+  cancelledBy?: Prisma.SortOrder
+  cancelComment?: Prisma.SortOrder
 }
 
 export type RunAvgOrderByAggregateInput = {
@@ -988,6 +1028,8 @@ export type RunMaxOrderByAggregateInput = {
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrder
   detached?: Prisma.SortOrder
+  cancelledBy?: Prisma.SortOrder
+  cancelComment?: Prisma.SortOrder
 }
 
 export type RunMinOrderByAggregateInput = {
@@ -1022,6 +1064,8 @@ export type RunMinOrderByAggregateInput = {
   partitionCount?: Prisma.SortOrder
   concurrencyKey?: Prisma.SortOrder
   detached?: Prisma.SortOrder
+  cancelledBy?: Prisma.SortOrder
+  cancelComment?: Prisma.SortOrder
 }
 
 export type RunSumOrderByAggregateInput = {
@@ -1100,6 +1144,8 @@ export type RunSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs = ru
   partitionCount?: boolean
   concurrencyKey?: boolean
   detached?: boolean
+  cancelledBy?: boolean
+  cancelComment?: boolean
 }, ExtArgs["result"]["run"]>
 
 export type RunSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -1135,6 +1181,8 @@ export type RunSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extension
   partitionCount?: boolean
   concurrencyKey?: boolean
   detached?: boolean
+  cancelledBy?: boolean
+  cancelComment?: boolean
 }, ExtArgs["result"]["run"]>
 
 export type RunSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -1170,6 +1218,8 @@ export type RunSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extension
   partitionCount?: boolean
   concurrencyKey?: boolean
   detached?: boolean
+  cancelledBy?: boolean
+  cancelComment?: boolean
 }, ExtArgs["result"]["run"]>
 
 export type RunSelectScalar = {
@@ -1205,9 +1255,11 @@ export type RunSelectScalar = {
   partitionCount?: boolean
   concurrencyKey?: boolean
   detached?: boolean
+  cancelledBy?: boolean
+  cancelComment?: boolean
 }
 
-export type RunOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "definitionId" | "workflowId" | "state" | "taskCount" | "openCount" | "deadCount" | "skippedCount" | "cancelledCount" | "failingCount" | "sequence" | "maxParallel" | "input" | "labels" | "idempotencyKey" | "createdAt" | "dueAt" | "startedAt" | "finishedAt" | "deadlineAt" | "failureTaskId" | "failureType" | "failureMessage" | "parentRunId" | "parentTaskId" | "rerunOf" | "principal" | "traceparent" | "partitionCount" | "concurrencyKey" | "detached", ExtArgs["result"]["run"]>
+export type RunOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "id" | "definitionId" | "workflowId" | "state" | "taskCount" | "openCount" | "deadCount" | "skippedCount" | "cancelledCount" | "failingCount" | "sequence" | "maxParallel" | "input" | "labels" | "idempotencyKey" | "createdAt" | "dueAt" | "startedAt" | "finishedAt" | "deadlineAt" | "failureTaskId" | "failureType" | "failureMessage" | "parentRunId" | "parentTaskId" | "rerunOf" | "principal" | "traceparent" | "partitionCount" | "concurrencyKey" | "detached" | "cancelledBy" | "cancelComment", ExtArgs["result"]["run"]>
 
 export type $RunPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "Run"
@@ -1245,6 +1297,8 @@ export type $RunPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = 
     partitionCount: number
     concurrencyKey: string | null
     detached: boolean
+    cancelledBy: string | null
+    cancelComment: string | null
   }, ExtArgs["result"]["run"]>
   composites: {}
 }
@@ -1700,6 +1754,8 @@ export interface RunFieldRefs {
   readonly partitionCount: Prisma.FieldRef<"Run", 'Int'>
   readonly concurrencyKey: Prisma.FieldRef<"Run", 'String'>
   readonly detached: Prisma.FieldRef<"Run", 'Boolean'>
+  readonly cancelledBy: Prisma.FieldRef<"Run", 'String'>
+  readonly cancelComment: Prisma.FieldRef<"Run", 'String'>
 }
     
 

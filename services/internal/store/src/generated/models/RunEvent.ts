@@ -50,6 +50,7 @@ export type RunEventMinAggregateOutputType = {
   at: Date | null
   taskId: bigint | null
   principal: string | null
+  comment: string | null
 }
 
 export type RunEventMaxAggregateOutputType = {
@@ -60,6 +61,7 @@ export type RunEventMaxAggregateOutputType = {
   at: Date | null
   taskId: bigint | null
   principal: string | null
+  comment: string | null
 }
 
 export type RunEventCountAggregateOutputType = {
@@ -70,6 +72,7 @@ export type RunEventCountAggregateOutputType = {
   at: number
   taskId: number
   principal: number
+  comment: number
   _all: number
 }
 
@@ -98,6 +101,7 @@ export type RunEventMinAggregateInputType = {
   at?: true
   taskId?: true
   principal?: true
+  comment?: true
 }
 
 export type RunEventMaxAggregateInputType = {
@@ -108,6 +112,7 @@ export type RunEventMaxAggregateInputType = {
   at?: true
   taskId?: true
   principal?: true
+  comment?: true
 }
 
 export type RunEventCountAggregateInputType = {
@@ -118,6 +123,7 @@ export type RunEventCountAggregateInputType = {
   at?: true
   taskId?: true
   principal?: true
+  comment?: true
   _all?: true
 }
 
@@ -215,6 +221,7 @@ export type RunEventGroupByOutputType = {
   at: Date
   taskId: bigint | null
   principal: string
+  comment: string
   _count: RunEventCountAggregateOutputType | null
   _avg: RunEventAvgAggregateOutputType | null
   _sum: RunEventSumAggregateOutputType | null
@@ -248,6 +255,7 @@ export type RunEventWhereInput = {
   at?: Prisma.DateTimeFilter<"RunEvent"> | Date | string
   taskId?: Prisma.BigIntNullableFilter<"RunEvent"> | bigint | number | null
   principal?: Prisma.StringFilter<"RunEvent"> | string
+  comment?: Prisma.StringFilter<"RunEvent"> | string
 }
 
 export type RunEventOrderByWithRelationInput = {
@@ -258,6 +266,7 @@ export type RunEventOrderByWithRelationInput = {
   at?: Prisma.SortOrder
   taskId?: Prisma.SortOrderInput | Prisma.SortOrder
   principal?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type RunEventWhereUniqueInput = Prisma.AtLeast<{
@@ -272,6 +281,7 @@ export type RunEventWhereUniqueInput = Prisma.AtLeast<{
   at?: Prisma.DateTimeFilter<"RunEvent"> | Date | string
   taskId?: Prisma.BigIntNullableFilter<"RunEvent"> | bigint | number | null
   principal?: Prisma.StringFilter<"RunEvent"> | string
+  comment?: Prisma.StringFilter<"RunEvent"> | string
 }, "tenantId_runId_sequence">
 
 export type RunEventOrderByWithAggregationInput = {
@@ -282,6 +292,7 @@ export type RunEventOrderByWithAggregationInput = {
   at?: Prisma.SortOrder
   taskId?: Prisma.SortOrderInput | Prisma.SortOrder
   principal?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
   _count?: Prisma.RunEventCountOrderByAggregateInput
   _avg?: Prisma.RunEventAvgOrderByAggregateInput
   _max?: Prisma.RunEventMaxOrderByAggregateInput
@@ -300,6 +311,7 @@ export type RunEventScalarWhereWithAggregatesInput = {
   at?: Prisma.DateTimeWithAggregatesFilter<"RunEvent"> | Date | string
   taskId?: Prisma.BigIntNullableWithAggregatesFilter<"RunEvent"> | bigint | number | null
   principal?: Prisma.StringWithAggregatesFilter<"RunEvent"> | string
+  comment?: Prisma.StringWithAggregatesFilter<"RunEvent"> | string
 }
 
 export type RunEventCreateInput = {
@@ -310,6 +322,7 @@ export type RunEventCreateInput = {
   at?: Date | string
   taskId?: bigint | number | null
   principal?: string
+  comment?: string
 }
 
 export type RunEventUncheckedCreateInput = {
@@ -320,6 +333,7 @@ export type RunEventUncheckedCreateInput = {
   at?: Date | string
   taskId?: bigint | number | null
   principal?: string
+  comment?: string
 }
 
 export type RunEventUpdateInput = {
@@ -330,6 +344,7 @@ export type RunEventUpdateInput = {
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   principal?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type RunEventUncheckedUpdateInput = {
@@ -340,6 +355,7 @@ export type RunEventUncheckedUpdateInput = {
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   principal?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type RunEventCreateManyInput = {
@@ -350,6 +366,7 @@ export type RunEventCreateManyInput = {
   at?: Date | string
   taskId?: bigint | number | null
   principal?: string
+  comment?: string
 }
 
 export type RunEventUpdateManyMutationInput = {
@@ -360,6 +377,7 @@ export type RunEventUpdateManyMutationInput = {
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   principal?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type RunEventUncheckedUpdateManyInput = {
@@ -370,6 +388,7 @@ export type RunEventUncheckedUpdateManyInput = {
   at?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
   taskId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   principal?: Prisma.StringFieldUpdateOperationsInput | string
+  comment?: Prisma.StringFieldUpdateOperationsInput | string
 }
 
 export type RunEventTenantIdRunIdSequenceCompoundUniqueInput = {
@@ -386,6 +405,7 @@ export type RunEventCountOrderByAggregateInput = {
   at?: Prisma.SortOrder
   taskId?: Prisma.SortOrder
   principal?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type RunEventAvgOrderByAggregateInput = {
@@ -404,6 +424,7 @@ export type RunEventMaxOrderByAggregateInput = {
   at?: Prisma.SortOrder
   taskId?: Prisma.SortOrder
   principal?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type RunEventMinOrderByAggregateInput = {
@@ -414,6 +435,7 @@ export type RunEventMinOrderByAggregateInput = {
   at?: Prisma.SortOrder
   taskId?: Prisma.SortOrder
   principal?: Prisma.SortOrder
+  comment?: Prisma.SortOrder
 }
 
 export type RunEventSumOrderByAggregateInput = {
@@ -434,6 +456,7 @@ export type RunEventSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs
   at?: boolean
   taskId?: boolean
   principal?: boolean
+  comment?: boolean
 }, ExtArgs["result"]["runEvent"]>
 
 export type RunEventSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -444,6 +467,7 @@ export type RunEventSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Exte
   at?: boolean
   taskId?: boolean
   principal?: boolean
+  comment?: boolean
 }, ExtArgs["result"]["runEvent"]>
 
 export type RunEventSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -454,6 +478,7 @@ export type RunEventSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Exte
   at?: boolean
   taskId?: boolean
   principal?: boolean
+  comment?: boolean
 }, ExtArgs["result"]["runEvent"]>
 
 export type RunEventSelectScalar = {
@@ -464,9 +489,10 @@ export type RunEventSelectScalar = {
   at?: boolean
   taskId?: boolean
   principal?: boolean
+  comment?: boolean
 }
 
-export type RunEventOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "runId" | "sequence" | "type" | "at" | "taskId" | "principal", ExtArgs["result"]["runEvent"]>
+export type RunEventOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "runId" | "sequence" | "type" | "at" | "taskId" | "principal" | "comment", ExtArgs["result"]["runEvent"]>
 
 export type $RunEventPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "RunEvent"
@@ -479,6 +505,7 @@ export type $RunEventPayload<ExtArgs extends runtime.Types.Extensions.InternalAr
     at: Date
     taskId: bigint | null
     principal: string
+    comment: string
   }, ExtArgs["result"]["runEvent"]>
   composites: {}
 }
@@ -909,6 +936,7 @@ export interface RunEventFieldRefs {
   readonly at: Prisma.FieldRef<"RunEvent", 'DateTime'>
   readonly taskId: Prisma.FieldRef<"RunEvent", 'BigInt'>
   readonly principal: Prisma.FieldRef<"RunEvent", 'String'>
+  readonly comment: Prisma.FieldRef<"RunEvent", 'String'>
 }
     
 
