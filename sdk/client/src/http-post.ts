@@ -36,7 +36,15 @@ export function post({ to, path, headers, body, signal, timeoutMs }: Posted): Pr
     const unwatch = watch(signal, timeoutMs, fail);
     // It stays until the socket is done with: a late error finds the call settled.
     request.on("error", (error) => fail(broken(error)));
-    request.on("response", (response) => readReply(response, succeed, fail));
+    let hasReply = false;
+    request.on("response", (response) => {
+      hasReply = true;
+      readReply(response, succeed, fail);
+    });
+    // After an answer that switches to another protocol, which nobody asked for, there is neither a reply nor an error.
+    request.on("close", () => {
+      if (!hasReply) fail(new ConnectError("the connection closed without an answer", Code.Unavailable));
+    });
     request.end(body);
 
     function succeed(reply: Reply): void {

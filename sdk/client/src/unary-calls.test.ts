@@ -171,6 +171,31 @@ test("a mesh that is away, or a connection that breaks, is UNAVAILABLE with the 
   expect(broken).toMatchObject({ code: Code.Unavailable, cause: { code: "ECONNRESET" } });
 });
 
+test("an answer that switches to another protocol is UNAVAILABLE", async () => {
+  const url = await serveRaw((request) => {
+    request.socket.end("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n");
+  });
+
+  expect(await failureOf(connect(url).getRun({}))).toMatchObject({ code: Code.Unavailable });
+});
+
+test("a call that goes out on a kept connection as the server closes it is UNAVAILABLE, and sent once", async () => {
+  const sockets: unknown[] = [];
+  const url = await serveRaw((request, response) => {
+    sockets.push(request.socket);
+    if (sockets.length === 2) request.socket.destroy();
+    else response.writeHead(200, { "content-type": "application/proto" }).end();
+  });
+  const client = connect(url);
+
+  await client.getRun({});
+  const failure = await failureOf(client.getRun({}));
+
+  expect(failure).toMatchObject({ code: Code.Unavailable, cause: { code: "ECONNRESET" } });
+  expect(sockets).toHaveLength(2);
+  expect(sockets[1]).toBe(sockets[0]);
+});
+
 test("what is no answer of the protocol is an error by its status or type", async () => {
   const answers: [number, string, string][] = [
     [502, "text/html", "<h1>Bad gateway</h1>"],
