@@ -7,6 +7,7 @@ import type { Compression } from "@connectrpc/connect/protocol";
 import type { MeshError } from "@runmesh/domain/errors";
 import type { Log } from "./log.ts";
 import { createRequestHandler } from "./request-handler.ts";
+import { BODY_TIMEOUT_MS } from "./rpc-limits.ts";
 import type { Service } from "./service.ts";
 
 export type NodeRequest = http.IncomingMessage | http2.Http2ServerRequest;
@@ -45,8 +46,6 @@ export type Server = Service & { address(): ServerAddress };
 const HTTP2_PREFACE = "PRI";
 const SNIFF_TIMEOUT_MS = 10_000;
 const HEADER_TIMEOUT_MS = 10_000;
-/** Long enough for 4 MiB over a slow line; a body that drips slower is cut off. */
-const REQUEST_TIMEOUT_MS = 60_000;
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
 const IDLE_SESSION_TIMEOUT_MS = 900_000;
 const MAX_HEADER_BYTES = 32 * 1024;
@@ -104,7 +103,7 @@ async function listen(options: ServerOptions): Promise<Running> {
     {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADER_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
+      requestTimeout: BODY_TIMEOUT_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
       connectionsCheckingInterval: 5_000,
       noDelay: true,
