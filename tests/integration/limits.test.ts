@@ -1,3 +1,5 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import { expect, test } from "vitest";
 
@@ -173,6 +175,24 @@ test("runs over the limit of their key queue as PENDING and begin in order as ot
   expect(before).toEqual([2, 1, 1]);
   expect(order).toEqual(runIds);
   expect(await states()).toEqual([4, 4, 4]);
+});
+
+test("runs that are due later hold up nobody under the limit of their key, however many there are", async () => {
+  await using mesh = await startMesh();
+  const { name: workflow } = await mesh.given.workflow({ concurrency: { key: "lane", limit: 1 }, tasks: [{}] });
+  const dueTime = timestampFromMs(Date.now() + 3_600_000);
+  await mesh.runs.startRuns({ runs: Array.from({ length: 60 }, () => ({ workflow, dueTime })) });
+
+  const first = await mesh.runs.startRun({ workflow });
+  const second = await mesh.runs.startRun({ workflow });
+  const states = async () =>
+    Promise.all([first, second].map(async ({ runId }) => (await mesh.runs.getRun({ runId })).run!.state));
+  const before = await states();
+  const worker = await mesh.worker();
+  await worker.complete((await worker.acquire(5))[0]!);
+
+  expect(before).toEqual([Run_State.RUNNING, Run_State.PENDING]);
+  expect(await states()).toEqual([Run_State.SUCCEEDED, Run_State.RUNNING]);
 });
 
 test("a newcomer is refused, or cancels the oldest, as its limit says", async () => {

@@ -19,7 +19,10 @@ export const freeRunSlot = async (db: Db, p: { tenantId: number; runId: bigint }
   return rows.map((row) => row.key);
 };
 
-/** The active runs of a key and the oldest of those that wait, oldest first. The key is locked. */
+/**
+ * The active runs of a key and the oldest of those that wait, oldest first: those that are due later wait for their time,
+ * and for no room. The key is locked.
+ */
 export const listRunSlots = (db: Db, p: { tenantId: number; key: string; waiting: number }) =>
   db.rows<RunSlotRow>(
     "list_run_slots",
@@ -28,9 +31,26 @@ export const listRunSlots = (db: Db, p: { tenantId: number; key: string; waiting
   WHERE tenant_id = $1 AND key = $2 AND active
   UNION ALL
   (SELECT run_id, slot_limit, active FROM run_slot
+    CROSS JOIN LATERAL (
+      SELECT FROM run
+      WHERE run.tenant_id = $1 AND run.id = run_slot.run_id AND (due_at IS NULL OR due_at <= clock_timestamp())
+      OFFSET 0
+    ) AS due
     WHERE tenant_id = $1 AND key = $2 AND NOT active ORDER BY run_id LIMIT $3)`,
     [p.tenantId, p.key, p.waiting],
   );
+
+/** Runs of a key, those included that wait or are due later, counted up to `limit`. The key is locked. */
+export const countRunSlots = async (db: Db, p: { tenantId: number; key: string; limit: number }): Promise<number> => {
+  const { count } = await db.one<{ count: number }>(
+    "count_run_slots",
+    `
+  SELECT count(*)::int AS count
+  FROM (SELECT FROM run_slot WHERE tenant_id = $1 AND key = $2 LIMIT $3) AS counted`,
+    [p.tenantId, p.key, p.limit],
+  );
+  return count;
+};
 
 export const setRunSlotActive = (db: Db, p: { tenantId: number; key: string; runId: bigint }) =>
   db.rows(

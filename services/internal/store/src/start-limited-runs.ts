@@ -4,7 +4,7 @@ import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { limitsOf, resolveKey } from "./limits.ts";
 import { placeStarted, type StartedLimitedRun } from "./place-started.ts";
 import { keysOf } from "./place-tasks.ts";
-import { listRunSlots } from "./run-slots.ts";
+import { countRunSlots } from "./run-slots.ts";
 import { lockKeys } from "./slot-counts.ts";
 import { type NewRun, startRuns } from "./start-runs.ts";
 
@@ -44,7 +44,7 @@ async function refuseWithoutRoom(tx: Db, tenantId: number, limited: readonly Lim
   await lockKeys(tx, { tenantId, keys: limited.map(toStarted).flatMap(allKeysOf), mayWait: true });
   const taken = new Map<string, number>();
   for (const { key, runId, limit } of refusable.map(toRunSlot)) {
-    const used = taken.get(key) ?? (await listRunSlots(tx, { tenantId, key, waiting: limit })).length;
+    const used = taken.get(key) ?? (await countRunSlots(tx, { tenantId, key, limit }));
     if (used >= limit) refused.add(runId);
     taken.set(key, used >= limit ? used : used + 1);
   }
