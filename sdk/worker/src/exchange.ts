@@ -1,6 +1,7 @@
 /**
  * 1. What has ended is reported at once when no report is out, and gathers into one call while one is; a large batch
- *    does not wait. A long poll that is parked holds up nothing.
+ *    does not wait. A long poll that is parked holds up nothing; one that would follow an answer at once waits a moment,
+ *    since what that answer brought may have ended by then, and its report goes first.
  * 2. Never more is asked for than slots and prefetch have room for, calls that are out included.
  * 3. A call whose answer was lost is repeated as it was: reports are idempotent by their fence, acquires by their
  *    request id. Reports end with their session, since no lease outlives it.
@@ -57,6 +58,7 @@ export interface Exchange {
 
 const MAX_ASK = 200;
 const MAX_CALLS = 3;
+const REPORT_FIRST_MS = 2;
 /** From so many on, a report does not wait for the one before. */
 const LARGE_BATCH = 50;
 const MAX_WAIT_MS = 20_000;
@@ -75,6 +77,7 @@ export function createExchange(options: ExchangeOptions): Exchange {
   let reporting = 0;
   let parked = 0;
   let backlog = true;
+  let pollTimer: NodeJS.Timeout | undefined;
   let acquiring = true;
   let failures = 0;
 
@@ -97,7 +100,7 @@ export function createExchange(options: ExchangeOptions): Exchange {
       track(call(session, reports, ask(), 0).finally(() => reporting--));
     }
     // One poll waits for work; more only while answers come full.
-    while (acquiring && (parked === 0 || (backlog && parked < MAX_CALLS))) {
+    while (acquiring && pollTimer === undefined && (parked === 0 || (backlog && parked < MAX_CALLS))) {
       const max = ask();
       if (max === 0) break;
       parked++;
@@ -166,6 +169,12 @@ export function createExchange(options: ExchangeOptions): Exchange {
     if (sent.reports.length > 0) options.answered(sent.reports.map((report) => report.attempt));
     if (sent.request.max > 0) backlog = answer.tasks.length === sent.request.max;
     if (answer.tasks.length === 0) return;
+    if (!backlog) {
+      pollTimer ??= setTimeout(() => {
+        pollTimer = undefined;
+        schedule();
+      }, REPORT_FIRST_MS);
+    }
     options.accept(session, answer.tasks, sentAt + session.leaseMs - marginMs(session.leaseMs));
   }
 

@@ -35,6 +35,8 @@ export interface SessionThread {
 }
 
 const RESPAWN_MS = 1_000;
+/** A lease that has ended may be named in a renewal for so long. */
+const DROP_MS = 20;
 
 export function startSessionThread(options: Omit<ThreadOptions, "shared">, events: SessionEvents): SessionThread {
   const memory = new SharedArrayBuffer(SHARED.BYTES);
@@ -44,6 +46,8 @@ export function startSessionThread(options: Omit<ThreadOptions, "shared">, event
   let lostCount = 0n;
   let closing = false;
   let settled = () => {};
+  let dropped: bigint[] = [];
+  let dropTimer: NodeJS.Timeout | undefined;
   let [thread, port] = spawn();
 
   function spawn(): [Worker, MessagePort] {
@@ -106,7 +110,20 @@ export function startSessionThread(options: Omit<ThreadOptions, "shared">, event
     }
   }
 
-  const post = (message: ToThread) => port.postMessage(message);
+  function post(message: ToThread): void {
+    postDropped();
+    port.postMessage(message);
+  }
+
+  /** Each message wakes the thread, and nothing hangs on these: they go with the next, or after a moment. */
+  function postDropped(): void {
+    clearTimeout(dropTimer);
+    dropTimer = undefined;
+    if (dropped.length === 0) return;
+    port.postMessage({ kind: "drop", fences: BigInt64Array.from(dropped) } satisfies ToThread);
+    dropped = [];
+  }
+
   return {
     get current() {
       return current;
@@ -120,7 +137,10 @@ export function startSessionThread(options: Omit<ThreadOptions, "shared">, event
       post({ kind: "hold", sessionId: session.sessionId, batch: ++batch, trustedUntil, leases: pairs });
       return batch;
     },
-    drop: (fences) => post({ kind: "drop", fences: BigInt64Array.from(fences) }),
+    drop(fences) {
+      for (const fence of fences) dropped.push(fence);
+      dropTimer ??= setTimeout(postDropped, DROP_MS);
+    },
     tell: (message) => post({ kind: "tell", ...message }),
     closed: (sessionId) => post({ kind: "closed", sessionId }),
     trustedUntil(of, own) {

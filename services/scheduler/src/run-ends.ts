@@ -1,6 +1,7 @@
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { listOpenRuns } from "@runmesh/store/runs";
+import type { StartedRuns } from "./started-runs.ts";
 
 interface Waiter {
   readonly tenantId: number;
@@ -21,14 +22,16 @@ const POLL_MS = 500;
 export class RunEnds {
   readonly #db: Db;
   readonly #wakeups: Wakeups;
+  readonly #started: StartedRuns;
   readonly #waiters = new Set<Waiter>();
   /** Waiters of this turn of the event loop, whose runs may have ended before. */
   readonly #fresh: Waiter[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(db: Db, wakeups: Wakeups) {
+  constructor(db: Db, wakeups: Wakeups, started: StartedRuns) {
     this.#db = db;
     this.#wakeups = wakeups;
+    this.#started = started;
   }
 
   /** Begins to listen, and looks which have ended already: what is asked at once is looked up in one statement. */
@@ -42,7 +45,10 @@ export class RunEnds {
     };
     const waiter = { tenantId, runIds, tell };
     const unsubscribes = runIds.map((runId) => this.#wakeups.subscribe(`ended:${runId}`, () => tell(runId)));
-    this.#add(waiter);
+    const started = runIds.map((runId) => this.#started.find(tenantId, runId));
+    const areKnown = started.every((run) => run !== undefined);
+    if (areKnown) for (const [i, run] of started.entries()) if (run?.hasEnded) tell(runIds[i]!);
+    this.#add(waiter, !areKnown);
     return {
       wait: (timeoutMs, signal) =>
         new Promise((resolve) => {
@@ -63,10 +69,12 @@ export class RunEnds {
     };
   }
 
-  #add(waiter: Waiter): void {
+  #add(waiter: Waiter, mustLook: boolean): void {
     this.#waiters.add(waiter);
-    this.#fresh.push(waiter);
-    if (this.#fresh.length === 1) setImmediate(() => void this.#look(this.#fresh.splice(0)));
+    if (mustLook) {
+      this.#fresh.push(waiter);
+      if (this.#fresh.length === 1) setImmediate(() => void this.#look(this.#fresh.splice(0)));
+    }
     this.#timer ??= setInterval(() => void this.#look(this.#waiters), POLL_MS);
   }
 

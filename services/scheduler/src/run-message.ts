@@ -62,12 +62,7 @@ export function defined<T extends object>(fields: T): { [K in keyof T]?: NonNull
 }
 
 /** A run with its failure's task key, and its output once it SUCCEEDED. */
-export async function writeWholeRun(
-  deps: { readonly db: Db; readonly definitions: DefinitionCache },
-  tenantId: number,
-  row: RunRow,
-  withInput: boolean,
-): Promise<Run> {
+export async function writeWholeRun(deps: PointReads, tenantId: number, row: RunRow, withInput: boolean): Promise<Run> {
   const [run] = await writeWholeRuns(deps, tenantId, [row]);
   if (withInput) {
     const [found] = await findInputs(deps.db, { tenantId, runIds: [row.id] });
@@ -76,11 +71,17 @@ export async function writeWholeRun(
   return run!;
 }
 
-/** Runs with their failures' task keys and their outputs, without inputs. */
+export interface PointReads {
+  readonly db: Db;
+  readonly definitions: DefinitionCache;
+}
+
+/** Runs with their failures' task keys and their outputs, without inputs. Outputs that were read already are given. */
 export async function writeWholeRuns(
-  deps: { readonly db: Db; readonly definitions: DefinitionCache },
+  deps: PointReads,
   tenantId: number,
   rows: readonly RunRow[],
+  known: ReadonlyMap<bigint, Resolution> = new Map(),
 ): Promise<Run[]> {
   const runs: Run[] = [];
   const succeeded: { readonly run: Run; readonly runId: bigint; readonly loaded: LoadedDefinition }[] = [];
@@ -89,7 +90,11 @@ export async function writeWholeRuns(
     const failureKey = row.failure_task_id === null ? "" : loaded.plan.keys[ordinalOf(row.failure_task_id)]!;
     const run = writeRun(row, failureKey);
     runs.push(run);
-    if (row.state === RUN_STATES.SUCCEEDED) succeeded.push({ run, runId: row.id, loaded });
+    if (row.state !== RUN_STATES.SUCCEEDED) continue;
+    const output = known.get(row.id);
+    // One that found nothing was read too early.
+    if (output?.ok) addOutput(run, output);
+    else succeeded.push({ run, runId: row.id, loaded });
   }
   if (succeeded.length === 0) return runs;
   const outputs = await readRunOutputs(deps.db, { tenantId, runs: succeeded });

@@ -13,6 +13,7 @@ import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
 import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { Wakeups } from "@runmesh/platform/wakeup";
+import { readRunOutputs } from "@runmesh/store/run-output";
 import { listRunPage } from "@runmesh/store/run-pages";
 import { findRun, findRuns } from "@runmesh/store/runs";
 import { readComment } from "./cancel-comment.ts";
@@ -24,17 +25,20 @@ import { rerunRun } from "./rerun-run.ts";
 import { type BulkMove, type BulkRequest, moveRuns } from "./run-bulk.ts";
 import { RunEnds } from "./run-ends.ts";
 import { readFilter } from "./run-filter.ts";
-import { writeRun, writeWholeRun, writeWholeRuns } from "./run-message.ts";
+import { type PointReads, writeRun, writeWholeRun, writeWholeRuns } from "./run-message.ts";
 import { Signals } from "./signals.ts";
 import { startChild } from "./start-child.ts";
 import { StartMerger } from "./start-merger.ts";
 import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
+import { StartedRuns } from "./started-runs.ts";
 import { watchRun } from "./watch-run.ts";
 import { watchRuns } from "./watch-runs.ts";
 
 const MAX_STARTS = 1_000;
 const MAX_WAIT_MS = 60_000;
 const MAX_AWAITED = 1_000;
+/** Of a larger batch hardly anyone waits for each. */
+const MAX_NOTED = 100;
 
 export interface RunServiceDeps extends StartDeps {
   readonly history: HistoryReader;
@@ -47,13 +51,15 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
   const { db, wakeups, moves } = deps;
   const signals = new Signals(deps);
   const merger = new StartMerger(deps);
-  const runEnds = new RunEnds(deps.hot, wakeups);
+  const startedRuns = new StartedRuns(wakeups);
+  const runEnds = new RunEnds(deps.hot, wakeups, startedRuns);
 
   async function start(requests: readonly StartRunRequest[], context: HandlerContext) {
     const { tenantId, name } = getPrincipal(context);
     await deps.gauge.refuseWhenFull();
     const traceparent = readTraceparent(context);
     const started = await startRequestedRuns(deps, tenantId, name, requests, traceparent);
+    noteStarted(tenantId, started);
     wakeRoots(wakeups, started);
     return started;
   }
@@ -68,8 +74,26 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     const { tenantId, name: principal } = getPrincipal(context);
     await deps.gauge.refuseWhenFull();
     const started = await merger.start({ tenantId, principal, traceparent: readTraceparent(context) }, request);
+    noteStarted(tenantId, [started]);
     wakeRoots(wakeups, [started]);
     return started;
+  }
+
+  function noteStarted(tenantId: number, started: readonly (StartedRun | MeshError)[]): void {
+    if (started.length > MAX_NOTED) return;
+    for (const run of started) {
+      if (!(run instanceof MeshError) && run.created) startedRuns.note(tenantId, run.runId, run.loaded);
+    }
+  }
+
+  /** Outputs of runs whose definitions are known, as they are if the run SUCCEEDED. */
+  async function readKnownOutputs(point: PointReads, tenantId: number, runIds: readonly bigint[]) {
+    const known = runIds.flatMap((runId) => {
+      const started = startedRuns.find(tenantId, runId);
+      return started === undefined ? [] : [{ runId, loaded: started.loaded }];
+    });
+    const outputs = known.length === 0 ? [] : await readRunOutputs(point.db, { tenantId, runs: known });
+    return new Map(known.map(({ runId }, i) => [runId, outputs[i]!]));
   }
 
   /** The run, once it has ended or the wait is over. */
@@ -145,14 +169,14 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       if (ended.length === 0) return {};
       // Looked up by key, on connections whose plans are fixed: planning would cost more than the look.
       const point = { db: deps.hot, definitions: deps.definitions };
-      const rows = await findRuns(point.db, { tenantId, runIds: ended });
+      const [rows, outputs] = await Promise.all([
+        findRuns(point.db, { tenantId, runIds: ended }),
+        readKnownOutputs(point, tenantId, ended),
+      ]);
       const found = new Set(rows.map((row) => row.id));
+      const over = rows.filter((row) => row.state > RUN_STATES.PAUSED);
       return {
-        runs: await writeWholeRuns(
-          point,
-          tenantId,
-          rows.filter((row) => row.state > RUN_STATES.PAUSED),
-        ),
+        runs: await writeWholeRuns(point, tenantId, over, outputs),
         missingRunIds: ended.filter((runId) => !found.has(runId)),
       };
     },
