@@ -1,5 +1,6 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
+import { ordinalOf } from "@runmesh/domain/ids";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import { expect, test } from "vitest";
 
@@ -151,6 +152,38 @@ test("a task of a workflow passes both limits, its key's and its run's", async (
 
   expect(most).toBe(3);
   expect(await slots(mesh)).toEqual([]);
+});
+
+test("of tasks with two limits that start at once, as many are ready as their key has room for", async () => {
+  await using mesh = await startMesh();
+  const { name: workflow } = await mesh.given.workflow({ maxParallel: 1, ...limited("db", 2) });
+  await mesh.runs.startRuns({ runs: Array.from({ length: 5 }, () => ({ workflow })) });
+
+  const { ready, used } = await mesh.db.one<{ ready: number; used: number }>(
+    "",
+    `SELECT (SELECT count(*) FROM ready)::int AS ready,
+       (SELECT sum(used) FROM slot_count WHERE key LIKE 'r:%')::int AS used`,
+    [],
+  );
+
+  expect({ ready, used }).toEqual({ ready: 2, used: 2 });
+});
+
+test("tasks that their run holds up leave the room of their key to others behind them, however many they are", async () => {
+  await using mesh = await startMesh();
+  const many = Array.from({ length: 250 }, () => ({ concurrency: { key: "db", limit: 3 } }));
+  const first = await mesh.given.run({ maxParallel: 1, tasks: many });
+  const second = await mesh.given.run(limited("db", 3));
+  const third = await mesh.given.run({ maxParallel: 2, tasks: [...many, {}] });
+  const worker = await mesh.worker();
+
+  const tasks = await worker.acquire(10);
+  // The one without a key, behind all that have it.
+  while (tasks.length < 4) tasks.push(...(await worker.acquire(10, { waitMs: 5_000 })));
+
+  const countOf = (runId: bigint) => tasks.filter((task) => task.runId === runId).length;
+  expect([countOf(first), countOf(second), countOf(third)]).toEqual([1, 1, 2]);
+  expect(ordinalOf(tasks[3]!.taskId)).toBe(250);
 });
 
 test("runs over the limit of their key queue as PENDING and begin in order as others end", async () => {

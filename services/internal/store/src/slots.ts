@@ -92,9 +92,13 @@ export interface Candidate {
   run_limit: number;
 }
 
+/** Whether a limit, if the task has it, had room: what another limit holds up must not hide those behind it. */
+const hasRoom = (limit: string, key: string) =>
+  `(${limit} = 0 OR ${limit} > coalesce((SELECT used FROM slot_count WHERE tenant_id = $1 AND key = ${key}), 0))`;
+
 /**
  * Held tasks that wait for any of some keys, of each the best first; rows that a sweep or another admission holds are
- * passed over. A task that waits for two of them comes twice.
+ * passed over, and those for which the other of their limits has no room. A task that waits for two of them comes twice.
  */
 export const listCandidates = (db: Db, p: { tenantId: number; keys: readonly string[]; limit: number }) =>
   db.rows<Candidate>(
@@ -105,6 +109,7 @@ export const listCandidates = (db: Db, p: { tenantId: number; keys: readonly str
   CROSS JOIN LATERAL (
     SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
     WHERE tenant_id = $1 AND concurrency_key = wanted.key AND reason IN (2, 3)
+      AND ${hasRoom("run_limit", "'r:' || (held.task_id >> 20)")}
     ORDER BY rank, held_at
     LIMIT $3
     OFFSET 0
@@ -122,7 +127,7 @@ export const listRunCandidates = (db: Db, p: { tenantId: number; runIds: readonl
   CROSS JOIN LATERAL (
     SELECT task_id, concurrency_key, slot_limit, run_limit FROM held
     WHERE tenant_id = $1 AND task_id >= wanted.run_id << 20 AND task_id < (wanted.run_id + 1) << 20
-      AND reason IN (2, 3)
+      AND reason IN (2, 3) AND ${hasRoom("slot_limit", "'k:' || held.concurrency_key")}
     ORDER BY rank, held_at
     LIMIT $3
     OFFSET 0
