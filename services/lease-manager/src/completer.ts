@@ -57,7 +57,9 @@ export class Completer<C extends Completion> {
   }
 
   #flush(tenantId: number): void {
-    const tenant = this.#tenants.get(tenantId)!;
+    const tenant = this.#tenants.get(tenantId);
+    // The end of another statement took what was scheduled, and it has ended as well.
+    if (tenant === undefined) return;
     while (tenant.waiting.length > 0 && tenant.running < MAX_STATEMENTS) {
       const batch = takeDistinct(tenant.waiting);
       tenant.running++;
