@@ -3,6 +3,7 @@ import { EventCollector } from "@runmesh/bus/event-collector";
 import type { Event } from "@runmesh/contracts/event/v1/event_pb";
 import { MeshError } from "@runmesh/domain/errors";
 import type { Db } from "@runmesh/store/db";
+import { listLaneGroups, takeLaneGroups } from "@runmesh/store/lane-groups";
 import { listParked } from "@runmesh/store/outbox-parked";
 import { expect, test } from "vitest";
 import { commitEvents, commitPack, countOutbox, readEvents } from "./outbox-rows.ts";
@@ -185,6 +186,36 @@ test("a run released while a pass is under way sends nothing ahead of what was p
   await relay.idle();
 
   expect(sent).toEqual(["1-1", "1-2"]);
+});
+
+test("a relay that lost its lanes before it parks parks nothing, and does not send the same again at once", async () => {
+  await using mesh = await openMesh();
+  let batches = 0;
+  const relay = mesh.createRelay(
+    "stale",
+    fakeBus(async (batch) => {
+      batches++;
+      const seen = await listLaneGroups(mesh.db);
+      const ids = seen.map((group) => group.id);
+      await takeLaneGroups(mesh.db, {
+        owner: "thief",
+        ids,
+        fences: seen.map((group) => group.fence),
+        ttlMs: 60_000,
+      });
+      return batch.map((): PublishResult => ({ kind: "poison", error: new Error("no") }));
+    }),
+  );
+  await commitEvents(mesh.db, mesh.definitionId, [{ runId: 1n, sequence: 1 }]);
+
+  const first = await relay.runOnce();
+  const second = await relay.runOnce();
+
+  expect(first).toMatchObject({ tookCount: 1, settledCount: 0 });
+  expect(second).toMatchObject({ tookCount: 0 });
+  expect(batches).toBe(1);
+  expect(relay.counters).toMatchObject({ parked: 0, lost: 1 });
+  expect(await countOutbox(mesh.db)).toBe(1);
 });
 
 /** The same database, to have some of its statements replaced. */

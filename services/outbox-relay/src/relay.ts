@@ -69,7 +69,7 @@ export interface RelayCounters {
   parked: number;
   /** Rows left to be sent again, each time. */
   left: number;
-  /** Rows sent and then not removed, because their lane group was lost. */
+  /** Rows sent and then not removed, or not parked, because their lane group was lost. */
   lost: number;
 }
 
@@ -145,22 +145,27 @@ export function createRelay(options: RelayOptions): Relay {
 
     const settlement = settleBatch(rows, indexes, await publish(await createOutboundEvents(names, rows, indexes)));
     const settled = [...settlement.sent];
+    let lostCount = 0;
     for (const { indexes, error } of settlement.poisoned.values()) {
+      const parked = await parkRun(db, { held, rows, indexes, error });
+      settled.push(...parked);
+      lostCount += indexes.length - parked.length;
+      if (parked.length === 0) continue;
       const runId = rows.runIds[indexes[0]!];
-      log.error({ runId, error, count: indexes.length }, "an event cannot be sent and was parked with those behind it");
-      settled.push(...(await parkRun(db, { held, rows, indexes, error })));
+      log.error({ runId, error, count: parked.length }, "an event cannot be sent and was parked with those behind it");
     }
     for (const indexes of behind.values())
       settled.push(...(await parkRun(db, { held, rows, indexes, error: undefined })));
     const removed = await removeSettled(db, { held, rows, settled });
     const parkedCount = settled.length - settlement.sent.length;
+    lostCount += removed.lostCount;
 
     const { leftCount, leftBecause, retryAfterMs } = settlement;
     counters.parked += parkedCount;
     counters.left += leftCount;
     counters.sent += Math.max(0, removed.count - parkedCount);
-    if (removed.lostCount > 0) {
-      counters.lost += removed.lostCount;
+    if (lostCount > 0) {
+      counters.lost += lostCount;
       await keeper.keep();
     }
     if (leftCount > 0 && settled.length === 0) {
