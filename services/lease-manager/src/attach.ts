@@ -5,6 +5,7 @@ import type { AttachRequest, AttachResponseSchema } from "@runmesh/contracts/lea
 import { LostLease_Cause } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { invalidField } from "@runmesh/domain/errors";
 import { exceedsUtf8, findCapabilityFault, findNameFault, findTextFault } from "@runmesh/domain/names";
+import { isCallerLeft } from "@runmesh/platform/gone-caller";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { listSessionLeases } from "@runmesh/store/leases";
@@ -45,7 +46,7 @@ export async function* attach(
   try {
     yield* serve(deps, session, signal);
   } catch (error) {
-    failedHere = !signal.aborted;
+    failedHere = !signal.aborted && !isCallerLeft(error);
     throw error;
   } finally {
     // A link that this side ended, as when it stops or the database is out of reach, is none that broke.

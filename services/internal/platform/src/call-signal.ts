@@ -34,7 +34,7 @@ export class CallSignal {
   readonly #shutdown: AbortSignal;
   readonly #response: NodeResponse;
   readonly #deadline: number | undefined;
-  readonly #onClose = () => this.abort(left());
+  readonly #onClose = () => this.abort(callerLeft());
   #controller: AbortController | undefined;
   #timer: NodeJS.Timeout | undefined;
   #ended: { readonly reason: unknown } | undefined;
@@ -89,7 +89,7 @@ export class CallSignal {
   #findPast(restMs: number | undefined): { readonly reason: unknown } | undefined {
     if (this.#ended !== undefined) return this.#ended;
     if (restMs !== undefined && restMs <= 0) return { reason: timedOut() };
-    if (isClosed(this.#response)) return { reason: left() };
+    if (isClosed(this.#response)) return { reason: callerLeft() };
     return this.#shutdown.aborted ? { reason: this.#shutdown.reason } : undefined;
   }
 
@@ -105,5 +105,6 @@ export function isClosed(response: NodeResponse): boolean {
   return "stream" in response ? response.stream.destroyed : response.destroyed;
 }
 
-const left = () => new ConnectError("the caller went away", Code.Canceled);
+export const callerLeft = (cause?: unknown) =>
+  new ConnectError("the caller went away", Code.Canceled, undefined, undefined, cause);
 const timedOut = () => new ConnectError("the operation timed out", Code.DeadlineExceeded);

@@ -9,6 +9,7 @@ import { type Compression, type UniversalHandler, validateReadWriteMaxBytes } fr
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import { MeshError } from "@runmesh/domain/errors";
 import { guardBody } from "./body-guard.ts";
+import { tellOfLeaving } from "./gone-caller.ts";
 import type { Log } from "./log.ts";
 import { collectSpecs } from "./method-specs.ts";
 import { addMissingDetail } from "./missing-detail.ts";
@@ -58,7 +59,8 @@ export function createRequestHandler(
     const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
     const guarded = await guardBody(universal, request, handler.method, compressions, requestId);
     const answer = await addMissingDetail(await handler(guarded.request), guarded, requestId, log);
-    await universalResponseToNodeResponse(answer, response);
+    const told = answer.body && { body: tellOfLeaving(answer.body, response) };
+    await universalResponseToNodeResponse({ ...answer, ...told }, response);
   }
 
   return (request, response) => {
