@@ -1,7 +1,12 @@
 import { performance } from "node:perf_hooks";
 import type { Db } from "@runmesh/store/db";
-import { listLaneGroups, releaseLaneGroups, renewLaneGroups, takeLaneGroups } from "@runmesh/store/lane-groups";
-import type { HeldLaneGroups } from "@runmesh/store/outbox";
+import {
+  type HeldLaneGroups,
+  listLaneGroups,
+  releaseLaneGroups,
+  renewLaneGroups,
+  takeLaneGroups,
+} from "@runmesh/store/lane-groups";
 import { chooseLaneGroups } from "./lane-share.ts";
 
 export interface LaneKeeperOptions {

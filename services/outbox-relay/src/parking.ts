@@ -1,6 +1,6 @@
 import type { Db } from "@runmesh/store/db";
-import { lockHeldLaneGroup, lockLaneGroup } from "@runmesh/store/lane-groups";
-import { type HeldLaneGroups, type OutboxRows, outboxRow } from "@runmesh/store/outbox";
+import { type HeldLaneGroups, lockHeldLaneGroup, lockLaneGroup } from "@runmesh/store/lane-groups";
+import { type OutboxRows, outboxRow } from "@runmesh/store/outbox";
 import { parkEvents, unparkEvents } from "@runmesh/store/outbox-parked";
 
 const MAX_ERROR_LENGTH = 2_000;

@@ -1,5 +1,7 @@
 import type { Db } from "@runmesh/store/db";
-import { type HeldLaneGroups, type OutboxRows, removeOutbox, trimOutbox } from "@runmesh/store/outbox";
+import type { HeldLaneGroups } from "@runmesh/store/lane-groups";
+import type { OutboxRows } from "@runmesh/store/outbox";
+import { removeOutbox, trimOutbox } from "@runmesh/store/outbox-remove";
 
 export interface Removed {
   /** Events that left the outbox. */

@@ -1,5 +1,4 @@
 import type { Db } from "./db.ts";
-import type { HeldLaneGroups } from "./outbox.ts";
 
 /** A run's events are relayed by whoever holds its group: run id modulo 16. */
 export const LANE_GROUP_COUNT = 16;
@@ -10,6 +9,13 @@ export interface LaneGroupRow {
   fence: bigint;
   /** False when it has expired by the database's clock. */
   live: boolean;
+}
+
+/** Lane groups held, with the fence of each. */
+export interface HeldLaneGroups {
+  readonly owner: string;
+  readonly ids: readonly number[];
+  readonly fences: readonly bigint[];
 }
 
 export const listLaneGroups = (db: Db) =>
