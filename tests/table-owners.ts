@@ -15,7 +15,7 @@ export const TABLE_WRITERS: Readonly<Record<string, readonly string[]>> = {
   held: ["held", "places", "release-leases", "slot-counts", "slots"],
   lane_group: ["lane-groups"],
   lease: ["complete-leases", "leases", "lock-leases", "ready", "release-leases"],
-  outbox: ["complete-leases", "outbox", "outbox-parked", "outbox-write", "place-started", "start-runs"],
+  outbox: ["complete-leases", "outbox-parked", "outbox-remove", "outbox-write", "place-started", "start-runs"],
   outbox_parked: ["outbox-parked"],
   ready: [
     "complete-leases",
