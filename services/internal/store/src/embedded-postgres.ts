@@ -41,6 +41,8 @@ const START_TIMEOUT_MS = 120_000;
 const MAX_LOG_BYTES = 10 * 1024 * 1024;
 const MAX_PORT_ATTEMPTS = 5;
 const MAX_RESTART_DELAY_MS = 10_000;
+/** A server that ran for so long does not fail at its start: the next one is not put off for the sake of earlier ones. */
+const STABLE_MS = 1_000;
 
 const SETTINGS = {
   listen_addresses: "127.0.0.1",
@@ -150,9 +152,11 @@ function supervise(first: ChildProcess, respawn: () => ChildProcess, log: (line:
   let timer: NodeJS.Timeout | undefined;
   const interrupt = () => current.kill("SIGINT");
   const watch = (child: ChildProcess) => {
+    const startedAt = performance.now();
     child.on("error", (error) => log(`postgres: ${error.message}`));
     child.once("exit", (code, signal) => {
       if (stopping) return;
+      if (performance.now() - startedAt > STABLE_MS) restarts = 0;
       const delayMs = Math.min(100 * 2 ** restarts, MAX_RESTART_DELAY_MS);
       log(`postgres ended by itself (${signal ?? code}); starting it again in ${delayMs} ms`);
       restarts += 1;
