@@ -7,8 +7,8 @@ import { z } from "zod";
 test("a wait for many runs answers those that have ended, with what they answer, and tells which are missing", async () => {
   await using mesh = await startMesh();
   const worker = await mesh.worker();
-  const output = '{"$ref":"#/tasks/work/output/n"}';
-  const runIds = [await mesh.given.run({ output }), await mesh.given.run({ output }), await mesh.given.run({ output })];
+  const counting = { tasks: [{ key: "count" }], output: '{"$ref":"#/tasks/count/output/n"}' };
+  const runIds = [await mesh.given.run(counting), await mesh.given.run(counting), await mesh.given.run(counting)];
   const first = await worker.acquireOne();
   await worker.complete(first, '{"n":9007199254740993}');
 

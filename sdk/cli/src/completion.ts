@@ -45,15 +45,13 @@ function writeBash(places: readonly Place[]): string[] {
   return [
     "_runmesh() {",
     '  local at="runmesh" word words=""',
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: the placeholder is the shell's.
-    '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+    `  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do`,
     `    case "$at $word" in ${below(places)}) at="$at $word" ;; esac`,
     "  done",
     '  case "$at" in',
     ...places.map((place) => `    "${place.path}") words="${wordsOf(place)}" ;;`),
     "  esac",
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: the placeholder is the shell's.
-    '  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))',
+    `  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))`,
     "}",
     "complete -o default -F _runmesh runmesh",
   ];
@@ -68,8 +66,7 @@ function writeZsh(places: readonly Place[]): string[] {
     "#compdef runmesh",
     "_runmesh() {",
     '  local at="runmesh" word',
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: the placeholder is the shell's.
-    '  for word in "${words[@]:1:$((CURRENT - 2))}"; do',
+    `  for word in "\${words[@]:1:$((CURRENT - 2))}"; do`,
     `    case "$at $word" in ${below(places)}) at="$at $word" ;; esac`,
     "  done",
     '  case "$at" in',

@@ -52,7 +52,7 @@ const CASES: Record<string, Partial<Sent>> = {
   "a message just below the limit": { ...START, headers: OPERATOR, body: withInput(4_194_000) },
   "a message over the limit": { ...START, headers: OPERATOR, body: withInput(4_194_400) },
   "a message over the limit in chunks": { ...START, headers: OPERATOR, body: withInput(4_194_400), chunked: true },
-  "a method that is not implemented": { path: `${SERVICE}/ListRuns`, body: "" },
+  "a method that nobody serves here": { path: `${SERVICE}/ListRuns`, body: "" },
   "a method that there is not": { path: `${SERVICE}/GetRuns`, body: "" },
   "no content type": { headers: { authorization: "viewer", "x-request-id": "mine-1" }, body: "" },
   "another content type": call(70, { "content-type": "text/plain" }),

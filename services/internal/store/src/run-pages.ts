@@ -6,7 +6,7 @@ import { type ListRuns, listRuns, type RunFilter, type RunRow } from "./runs.ts"
  * each run's end all of its indexes anew. So a page looks at a number of runs at most, and then may be short, or empty,
  * and is followed by another all the same.
  */
-export const MAX_LOOKED_AT = 20_000;
+const MAX_LOOKED_AT = 20_000;
 
 export interface RunPage {
   readonly rows: readonly RunRow[];
