@@ -2,7 +2,6 @@ import { completeLeases } from "@runmesh/store/complete-leases";
 import { completeLimited } from "@runmesh/store/complete-limited";
 import type { Db } from "@runmesh/store/db";
 import { listSessionLeases, renewLeases } from "@runmesh/store/leases";
-import { placeStarted } from "@runmesh/store/place-started";
 import { startupOptions } from "@runmesh/store/pool";
 import { claimReady, findAcquired } from "@runmesh/store/ready";
 import { releaseLeases } from "@runmesh/store/release-leases";
@@ -33,12 +32,6 @@ const completeWithLimits = (hasDependents: boolean, sharesLimit: boolean, runLim
   const deps = { hot: db, definitions: undefined as never };
   return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait: false });
 };
-const startedRun = {
-  runId: 1n,
-  shared: { key: "k", limit: 1 },
-  isLater: false,
-  roots: [{ taskId: 1n, routeId: 1, rank: 0, limits: { key: "k", slotLimit: 1, runLimit: 1 } }],
-};
 const session = { tenantId: 1, sessionId: 1n };
 
 /** Every statement that runs as often as tasks do. */
@@ -54,7 +47,6 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete under limits with dependents of two limits": completeWithLimits(true, false, 1),
   "complete under limits of tasks and runs": completeWithLimits(false, true, 0),
   "complete under limits of tasks and runs with dependents": completeWithLimits(true, true, 0),
-  "place what was started": (db) => placeStarted(db, undefined as never, { tenantId: 1, runs: [startedRun] }),
   renew: (db) => renewLeases(db, { ...session, leases: [], leaseMs: 1 }),
   "list a session's leases": (db) => listSessionLeases(db, { ...session, youngMs: 1 }),
   release: (db) => releaseLeases(db, { ...session, leases: [] }),

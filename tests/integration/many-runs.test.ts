@@ -35,7 +35,6 @@ async function startAtOnce(mesh: TestMesh, workflow: string, count: number): Pro
       traceparent: undefined,
       pending: loaded.plan.initialPending,
       roots: loaded.plan.roots,
-      waits: false,
       routeIds: loaded.routeIds,
       ranks: loaded.ranks,
     }),

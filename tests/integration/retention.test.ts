@@ -101,7 +101,6 @@ async function startInNextRange(mesh: TestMesh, workflow: string, count: number)
       traceparent: undefined,
       pending: plan.initialPending,
       roots: plan.roots,
-      waits: false,
       routeIds,
       ranks,
     }),

@@ -242,7 +242,6 @@ test("no statement shows or changes anything of tenant A to tenant B", { timeout
 const MAKES = new Set([
   "api-keys/insertApiKey",
   "definitions/insertDefinition",
-  "place-started/placeStarted",
   "place-tasks/placeTasks",
   "requests/noteRequest",
   "routes/internRoutes",
@@ -252,6 +251,7 @@ const MAKES = new Set([
   "start-limited-runs/startLimitedRuns",
   "start-runs/startRuns",
   "start-runs/startFreshRuns",
+  "start-within-limits/startWithinLimits",
   "steps/recordSteps",
   "workflows/internWorkflow",
 ]);

@@ -55,15 +55,11 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) =
   "slots/listCandidates": () => ({ keys: ["one"] }),
   "admit-freed/": (of) => ({ keys: ["k:one", `r:${of.runId}`, "w:one"], onDeferred: undefined }),
   "begin-run/": () => ({ onDeferred: undefined }),
-  "place-started/": (of) => ({
-    runs: [
-      {
-        runId: of.runId,
-        shared: { key: "one", limit: 1 },
-        isLater: false,
-        roots: [{ taskId: of.taskId, routeId: of.routeId, rank: 0, limits: { key: "one", slotLimit: 1, runLimit: 1 } }],
-      },
-    ],
+  "start-within-limits/": () => ({
+    limits: {
+      sharedBy: () => ({ key: "one", limit: 1 }),
+      ofRoot: () => ({ key: "one", slotLimit: 1, runLimit: 1 }),
+    },
   }),
   "standings/": (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
   "tenants/": () => ({ name: "a-tenant" }),
@@ -112,7 +108,7 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
   const run = {
     ...{ runId, definitionId, workflowId, taskCount: loaded.plan.taskCount, digest: of.digest, bodyHash: of.digest },
     ...{ input: undefined, labels: "{}", idempotencyKey: undefined, dueAtMs: 0, deadlineMs: 0, maxParallel: 0 },
-    ...{ traceparent: undefined, pending: loaded.plan.initialPending, roots: loaded.plan.roots, waits: false },
+    ...{ traceparent: undefined, pending: loaded.plan.initialPending, roots: loaded.plan.roots },
     ...{ routeIds: loaded.routeIds, ranks: loaded.ranks },
   };
   const step = {

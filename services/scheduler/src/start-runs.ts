@@ -97,7 +97,7 @@ export async function startRequestedRuns(
   return Promise.all(answers);
 }
 
-/** Starts runs in one statement, or, where limits have a say, in one transaction with what the limits let through. */
+/** Starts runs in one statement, or, where limits have a say, as far as these let them through. */
 async function startChunk(
   deps: StartDeps,
   tenantId: number,
@@ -221,9 +221,7 @@ function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent
       maxParallel: definition.maxParallel,
       traceparent,
       pending: plan.initialPending,
-      // What must pass a limit is placed after the statement that starts the run.
-      roots: isLimited(loaded) ? [] : plan.roots,
-      waits: definition.concurrency !== undefined,
+      roots: plan.roots,
       routeIds: loaded.routeIds,
       ranks: loaded.ranks,
     },

@@ -15,6 +15,8 @@ export interface TaskLimits {
   readonly runLimit: number;
 }
 
+export const NO_LIMITS: TaskLimits = { key: undefined, slotLimit: 0, runLimit: 0 };
+
 /** Whether ends and starts of this definition's tasks have to do with limits: the others never ask. */
 export const isLimited = ({ definition }: LoadedDefinition): boolean =>
   definition.maxParallel > 0 ||

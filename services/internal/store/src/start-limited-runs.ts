@@ -1,47 +1,89 @@
 import { taskId as toTaskId } from "@runmesh/domain/ids";
+import { admitFreed } from "./admit-freed.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
-import { limitsOf, resolveKey } from "./limits.ts";
-import { placeStarted, type StartedLimitedRun } from "./place-started.ts";
+import { limitsOf, NO_LIMITS, resolveKey, type TaskLimits } from "./limits.ts";
 import { keysOf } from "./place-tasks.ts";
 import { countRunSlots } from "./run-slots.ts";
 import { lockKeys } from "./slot-counts.ts";
-import { type NewRun, startRuns } from "./start-runs.ts";
+import type { NewRun } from "./start-runs.ts";
+import { type LimitsOfStart, startWithinLimits } from "./start-within-limits.ts";
 
 interface LimitedRun {
   readonly run: NewRun;
   readonly loaded: LoadedDefinition;
 }
 
-/**
- * Starts runs some of which must pass limits: one transaction starts all, and lets the limited ones and their first tasks
- * in as far as there is room. Answers the ids of those started, and of those that were refused because their limit had no
- * room. `runs` is in ascending order of id.
- */
-export function startLimitedRuns(
-  deps: { readonly hot: Db; readonly definitions: DefinitionCache },
-  p: { tenantId: number; principal: string; runs: readonly NewRun[]; limited: readonly LimitedRun[] },
-): Promise<{ started: ReadonlySet<bigint>; refused: ReadonlySet<bigint> }> {
-  const { tenantId, principal } = p;
-  return deps.hot.transaction(async (tx) => {
-    const refused = await refuseWithoutRoom(tx, tenantId, p.limited);
-    const runs = p.runs.filter((run) => !refused.has(run.runId));
-    const started = runs.length === 0 ? new Set<bigint>() : await startRuns(tx, { tenantId, principal, runs });
-    const fresh = p.limited.filter((item) => started.has(item.run.runId)).map(toStarted);
-    if (fresh.length > 0) await placeStarted(tx, deps.definitions, { tenantId, runs: fresh });
-    return { started, refused };
-  });
+interface Deps {
+  readonly hot: Db;
+  readonly definitions: DefinitionCache;
 }
+
+interface LimitedStart {
+  readonly tenantId: number;
+  readonly principal: string;
+  /** In ascending order of id. */
+  readonly runs: readonly NewRun[];
+  /** Those that must pass limits, in the same order. */
+  readonly limited: readonly LimitedRun[];
+}
+
+interface LimitedOutcome {
+  readonly started: ReadonlySet<bigint>;
+  /** Not started, as their limit has no room and wants them refused. */
+  readonly refused: ReadonlySet<bigint>;
+}
+
+/**
+ * Starts runs some of which must pass limits, and lets these and their first tasks in as far as there is room: in one
+ * statement, and what is contended is admitted after it, by the scheduler's loop where a crash cuts that off. Where a run
+ * may be refused, or something wants slots of two keys, all of it is one transaction (slot-counts.ts).
+ */
+export async function startLimitedRuns(deps: Deps, p: LimitedStart): Promise<LimitedOutcome> {
+  if (p.limited.some((item) => isRefusable(item) || mayWantTwo(item.loaded))) {
+    return deps.hot.transaction((tx) => startInTransaction(tx, deps.definitions, p));
+  }
+  const { started, contended } = await startWithinLimits(deps.hot, p, readLimits(p.limited));
+  const { tenantId } = p;
+  if (contended.length > 0) {
+    await deps.hot.transaction((tx) => admitFreed(tx, deps.definitions, { tenantId, keys: contended }));
+  }
+  return { started, refused: new Set() };
+}
+
+async function startInTransaction(tx: Db, definitions: DefinitionCache, p: LimitedStart): Promise<LimitedOutcome> {
+  const { tenantId, principal } = p;
+  const refused = await refuseWithoutRoom(tx, tenantId, p.limited);
+  const runs = p.runs.filter((run) => !refused.has(run.runId));
+  if (runs.length === 0) return { started: new Set(), refused };
+  const limits = readLimits(p.limited);
+  const { started, contended, uncounted } = await startWithinLimits(tx, { tenantId, principal, runs }, limits);
+  if (contended.length > 0) {
+    const keys = uncounted.flatMap((root) => keysOf(root.taskId, limits.ofRoot(root)));
+    await admitFreed(tx, definitions, { tenantId, keys: [...contended, ...keys] });
+  }
+  return { started, refused };
+}
+
+const isRefusable = ({ loaded }: LimitedRun) => loaded.definition.concurrency?.onConflict === "refuse";
+
+/** Whether a task may want slots of two keys, or its run's and one of its own. */
+const mayWantTwo = ({ definition }: LoadedDefinition): boolean => {
+  const ofRun = definition.concurrency !== undefined;
+  const ofParallel = definition.maxParallel > 0;
+  const ofTask = definition.tasks.some((task) => task.concurrency !== undefined);
+  return Number(ofRun) + Number(ofParallel) + Number(ofTask) > 1;
+};
 
 /**
  * Newcomers that their limit refuses. Counted under the keys' locks, so that twelve at once are not all let in. As keys are
  * locked in one order, all that this batch may need are locked with them.
  */
 async function refuseWithoutRoom(tx: Db, tenantId: number, limited: readonly LimitedRun[]): Promise<Set<bigint>> {
-  const refusable = limited.filter(({ loaded }) => loaded.definition.concurrency?.onConflict === "refuse");
+  const refusable = limited.filter(isRefusable);
   const refused = new Set<bigint>();
   if (refusable.length === 0) return refused;
-  await lockKeys(tx, { tenantId, keys: limited.map(toStarted).flatMap(allKeysOf), mayWait: true });
+  await lockKeys(tx, { tenantId, keys: limited.flatMap(allKeysOf), mayWait: true });
   const taken = new Map<string, number>();
   for (const { key, runId, limit } of refusable.map(toRunSlot)) {
     const used = taken.get(key) ?? (await countRunSlots(tx, { tenantId, key, limit }));
@@ -51,10 +93,15 @@ async function refuseWithoutRoom(tx: Db, tenantId: number, limited: readonly Lim
   return refused;
 }
 
-const allKeysOf = ({ shared, roots }: StartedLimitedRun): string[] => [
-  ...(shared === undefined ? [] : [`w:${shared.key}`]),
-  ...roots.flatMap((root) => keysOf(root.taskId, root.limits)),
-];
+function allKeysOf(item: LimitedRun): string[] {
+  const { run, loaded } = item;
+  const taskIds = loaded.plan.roots.map((ordinal) => toTaskId(run.runId, ordinal));
+  const input = run.input?.toString("utf8");
+  return [
+    ...(loaded.definition.concurrency === undefined ? [] : [`w:${toRunSlot(item).key}`]),
+    ...taskIds.flatMap((taskId) => keysOf(taskId, limitsOf(loaded, taskId, input))),
+  ];
+}
 
 /** The slot of a run among those that share its key. */
 export function toRunSlot({ run, loaded }: LimitedRun): { key: string; runId: bigint; limit: number } {
@@ -62,17 +109,16 @@ export function toRunSlot({ run, loaded }: LimitedRun): { key: string; runId: bi
   return { key: resolveKey(key, run.input?.toString("utf8")), runId: run.runId, limit };
 }
 
-function toStarted(item: LimitedRun): StartedLimitedRun {
-  const { run, loaded } = item;
-  const input = run.input?.toString("utf8");
+function readLimits(limited: readonly LimitedRun[]): LimitsOfStart {
+  const byRun = new Map(limited.map((item) => [item.run.runId, item]));
   return {
-    runId: run.runId,
-    shared: run.waits ? toRunSlot(item) : undefined,
-    isLater: run.dueAtMs > 0,
-    roots: loaded.plan.roots.map((ordinal) => {
-      const taskId = toTaskId(run.runId, ordinal);
-      const limits = limitsOf(loaded, taskId, input);
-      return { taskId, routeId: loaded.routeIds[ordinal]!, rank: loaded.ranks[ordinal]!, limits };
-    }),
+    sharedBy(runId) {
+      const item = byRun.get(runId);
+      return item?.loaded.definition.concurrency && toRunSlot(item);
+    },
+    ofRoot({ run, taskId }): TaskLimits {
+      const item = byRun.get(run.runId);
+      return item === undefined ? NO_LIMITS : limitsOf(item.loaded, taskId, run.input?.toString("utf8"));
+    },
   };
 }
