@@ -1,14 +1,14 @@
-import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { Quota } from "@runmesh/contracts/tenant/v1/tenant_pb";
 import type { TenantService } from "@runmesh/contracts/tenant/v1/tenant_service_pb";
 import { parseDuration } from "@runmesh/domain/duration";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
-import { findTextFault, readName } from "@runmesh/domain/names";
+import { checkTexts, readName } from "@runmesh/domain/names";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal, type Principal, SYSTEM_TENANT_ID } from "@runmesh/platform/principal";
 import { readScopes } from "@runmesh/platform/scopes";
+import { readTimestamp } from "@runmesh/platform/timestamp";
 import { listApiKeys } from "@runmesh/store/api-keys";
 import { insertAudit, listAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
@@ -65,7 +65,7 @@ export function createTenantService({ db, keys, onMoved }: TenantServiceDeps): S
 
     async listTenants(request) {
       const limit = readPageSize(request.pageSize);
-      const [afterName = ""] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [afterName = ""] = readPageToken(request.pageToken, "page_token", "text") ?? [];
       const rows = await listTenants(db, { afterName, limit: limit + 1 });
       const page = rows.slice(0, limit);
       return {
@@ -90,7 +90,7 @@ export function createTenantService({ db, keys, onMoved }: TenantServiceDeps): S
         name: readName(request.name, "name"),
         roles: readRoles(request.roles, "roles"),
         scopes: readScopes(request.scopes, "scopes"),
-        expiresAt: request.expireTime && timestampDate(request.expireTime),
+        expiresAt: readTimestamp(request.expireTime, "expire_time"),
       };
       if (wanted.expiresAt !== undefined && wanted.expiresAt.getTime() <= Date.now()) {
         throw invalidField("expire_time", "must be in the future");
@@ -103,13 +103,12 @@ export function createTenantService({ db, keys, onMoved }: TenantServiceDeps): S
     async listApiKeys(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [beforeAt, beforeId = ""] = readPageToken(request.pageToken, "page_token", 2) ?? [];
-      const rows = await listApiKeys(db, { tenantId, beforeAt, beforeId, limit: limit + 1 });
+      const [beforeId = ""] = readPageToken(request.pageToken, "page_token", "text") ?? [];
+      const rows = await listApiKeys(db, { tenantId, beforeId, limit: limit + 1 });
       const page = rows.slice(0, limit);
-      const last = page.at(-1);
       return {
         keys: page.map(writeKey),
-        nextPageToken: rows.length > limit ? writePageToken([last!.created_text, last!.id]) : "",
+        nextPageToken: rows.length > limit ? writePageToken([page.at(-1)!.id]) : "",
       };
     },
 
@@ -131,18 +130,15 @@ export function createTenantService({ db, keys, onMoved }: TenantServiceDeps): S
     async listAudit(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", "id") ?? [];
       const { principal = "", action = "", target = "", after, before: until } = request.filter ?? {};
-      for (const [field, text] of Object.entries({ principal, action, target })) {
-        const fault = findTextFault(text);
-        if (fault !== undefined) throw invalidField(`filter.${field}`, fault);
-      }
+      checkTexts({ "filter.principal": principal, "filter.action": action, "filter.target": target });
       const filter = {
         principal,
         action,
         target,
-        after: after && timestampDate(after),
-        before: until && timestampDate(until),
+        after: readTimestamp(after, "filter.after"),
+        before: readTimestamp(until, "filter.before"),
       };
       const rows = await listAudit(db, { tenantId, filter, beforeId: BigInt(before), limit: limit + 1 });
       const page = rows.slice(0, limit);

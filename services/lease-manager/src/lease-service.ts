@@ -118,7 +118,7 @@ export function createLeaseService(deps: LeaseServiceDeps): ServiceImpl<typeof L
     async listWorkers(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", "id") ?? [];
       const rows = await listSessions(deps.db, { tenantId, beforeId: BigInt(before), limit: limit + 1 });
       const page = rows.slice(0, limit);
       return {

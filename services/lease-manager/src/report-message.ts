@@ -1,10 +1,12 @@
 import { durationMs, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { CompletedTask, FailedTask, HeldLease } from "@runmesh/contracts/lease/v1/lease_pb";
-import type { LogLine } from "@runmesh/contracts/task/v1/task_pb";
+import { type LogLine, LogLine_Level } from "@runmesh/contracts/task/v1/task_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { exceedsUtf8 } from "@runmesh/domain/names";
 import { printable } from "@runmesh/domain/printable";
+import { MAX_INT4 } from "@runmesh/platform/int4";
 import { readPayload } from "@runmesh/platform/payload";
+import { isValidTimestamp } from "@runmesh/platform/timestamp";
 import type { NewLogLine } from "@runmesh/store/attempt-logs";
 import type { NamedLease } from "./renewals.ts";
 import type { CompletedItem, FailedItem } from "./reports.ts";
@@ -14,6 +16,7 @@ const MAX_DETAILS_BYTES = 64 * 1024;
 const MAX_LINE_BYTES = 8 * 1024;
 const MAX_TYPE_BYTES = 128;
 const MAX_FORGOTTEN = 1_000;
+const LEVELS: ReadonlySet<unknown> = new Set(Object.values(LogLine_Level));
 
 /** Reads a completion; a faulty one is answered by itself and holds up no other. */
 export function readCompleted(task: CompletedTask, field: string): CompletedItem | MeshError {
@@ -40,7 +43,7 @@ export function readFailed(task: FailedTask, field: string): FailedItem | MeshEr
     },
     retryAfterMs: task.retryAfter === undefined ? 0 : Math.max(0, durationMs(task.retryAfter)),
     log: readLog(task.taskId, task.fence, task.log),
-    forget: task.forgetSteps.slice(0, MAX_FORGOTTEN),
+    forget: task.forgetSteps.filter((step) => step <= MAX_INT4).slice(0, MAX_FORGOTTEN),
   }));
 }
 
@@ -81,8 +84,9 @@ export const readLog = (taskId: bigint, fence: bigint, lines: readonly LogLine[]
   lines.map((line) => ({
     taskId,
     fence,
-    at: line.time === undefined ? new Date() : timestampDate(line.time),
-    level: line.level,
+    // A line is kept whatever its worker's clock or a later version says.
+    at: line.time !== undefined && isValidTimestamp(line.time) ? timestampDate(line.time) : new Date(),
+    level: LEVELS.has(line.level) ? line.level : LogLine_Level.UNSPECIFIED,
     message: cut(line.message, MAX_LINE_BYTES),
   }));
 

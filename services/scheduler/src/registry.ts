@@ -3,6 +3,7 @@ import type { Definition } from "@runmesh/domain/definition";
 import { MeshError } from "@runmesh/domain/errors";
 import { canonicalJson } from "@runmesh/domain/json-text";
 import { buildPlan } from "@runmesh/domain/plan";
+import { MAX_INT4 } from "@runmesh/platform/int4";
 import type { Principal } from "@runmesh/platform/principal";
 import { insertAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
@@ -76,7 +77,7 @@ export class Registry {
 
   /** The version of a registered workflow; 0 means the newest. Throws NOT_FOUND. */
   async getVersion(tenantId: number, workflow: string, version: number): Promise<DefinitionRow> {
-    const row = await findDefinition(this.#db, { tenantId, workflow, version });
+    const row = version > MAX_INT4 ? undefined : await findDefinition(this.#db, { tenantId, workflow, version });
     if (row !== undefined) return row;
     throw new MeshError("NOT_FOUND", `no workflow ${workflow}${version > 0 ? ` version ${version}` : ""}`, {
       violations: [{ field: version > 0 ? "version" : "workflow", reason: "NOT_FOUND", description: "not registered" }],

@@ -65,7 +65,7 @@ export async function moveRuns(
   signal: AbortSignal,
 ): Promise<{ movedCount: number; passedOverCount: number; nextPageToken: string }> {
   const limit = readPageSize(request.pageSize);
-  const [token] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+  const [token] = readPageToken(request.pageToken, "page_token", "id") ?? [];
   refuseLongRequestId(request.requestId);
   readComment(request.comment ?? "");
   const asked = readSomeFilter(request.filter);

@@ -1,25 +1,35 @@
-import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { RunFilter as FilterMessage } from "@runmesh/contracts/run/v1/run_pb";
 import { invalidField } from "@runmesh/domain/errors";
-import { findTextFault } from "@runmesh/domain/names";
+import { checkTexts } from "@runmesh/domain/names";
+import { RUN_STATES } from "@runmesh/domain/states";
+import { readTimestamp } from "@runmesh/platform/timestamp";
 import type { RunFilter } from "@runmesh/store/runs";
+import { readLabels } from "./labels.ts";
+
+const STATES: ReadonlySet<number> = new Set(Object.values(RUN_STATES));
 
 export function readFilter(filter: FilterMessage | undefined): RunFilter {
-  const texts = { workflow: filter?.workflow ?? "", idempotency_key: filter?.idempotencyKey ?? "" };
-  for (const [field, text] of Object.entries(texts)) {
-    const fault = findTextFault(text);
-    if (fault !== undefined) throw invalidField(`filter.${field}`, fault);
-  }
+  const { workflow = "", idempotencyKey = "", labels = {} } = filter ?? {};
+  checkTexts({ "filter.workflow": workflow, "filter.idempotency_key": idempotencyKey });
+  readLabels(labels, "filter.labels");
   return {
-    states: filter?.states ?? [],
-    workflow: texts.workflow,
+    states: readStates(filter?.states ?? []),
+    workflow,
     version: filter?.workflowVersion ?? 0,
-    createdAfter: filter?.createdAfter && timestampDate(filter.createdAfter),
-    createdBefore: filter?.createdBefore && timestampDate(filter.createdBefore),
-    labels: filter?.labels ?? {},
+    createdAfter: readTimestamp(filter?.createdAfter, "filter.created_after"),
+    createdBefore: readTimestamp(filter?.createdBefore, "filter.created_before"),
+    labels,
     parentRunId: filter?.parentRunId ?? 0n,
-    idempotencyKey: texts.idempotency_key,
+    idempotencyKey,
   };
+}
+
+/** Each once. A state that is not known is refused: left out, the filter would hold for more than was meant. */
+function readStates(states: readonly number[]): number[] {
+  for (const [i, state] of states.entries()) {
+    if (!STATES.has(state)) throw invalidField(`filter.states[${i}]`, "is no state of a run");
+  }
+  return [...new Set(states)];
 }
 
 /** A filter that says something: what moves many runs must not do so for want of a filter. Throws INVALID_FIELD. */

@@ -8,6 +8,7 @@ import {
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { RUN_STATES } from "@runmesh/domain/states";
+import { MAX_INT4 } from "@runmesh/platform/int4";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
 import { requestIdKey } from "@runmesh/platform/request-id";
@@ -184,7 +185,7 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     async listRuns(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [token] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [token] = readPageToken(request.pageToken, "page_token", "id") ?? [];
       const { rows, next } = await listRunPage(db, {
         tenantId,
         filter: readFilter(request.filter),
@@ -200,8 +201,8 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
 
     watchRun(request, context) {
       const { tenantId } = getPrincipal(context);
-      const { runId, afterSequence } = request;
-      return watchRun(deps, { tenantId, runId, afterSequence }, context.signal);
+      const { runId } = request;
+      return watchRun(deps, { tenantId, runId, afterSequence: readSequence(request.afterSequence) }, context.signal);
     },
 
     watchRuns: (request, context) => watchRuns(deps, getPrincipal(context).tenantId, request, context.signal),
@@ -209,8 +210,8 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     async listEvents(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
+      const afterSequence = readSequence(request.afterSequence);
       await getRow(tenantId, request.runId);
-      const afterSequence = Number(request.afterSequence);
       const events = await deps.history.list({ tenantId, runId: request.runId, afterSequence, limit: limit + 1 });
       return { events: events.slice(0, limit), hasMore: events.length > limit };
     },
@@ -257,6 +258,11 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       return { runId: started.runId, created: started.created, workflowVersion: started.version };
     },
   };
+}
+
+function readSequence(afterSequence: bigint): number {
+  if (afterSequence >= 0n && afterSequence <= BigInt(MAX_INT4)) return Number(afterSequence);
+  throw invalidField("after_sequence", "must be the sequence of an event, or 0");
 }
 
 /** Hints to waiting workers and to the relay. */

@@ -1,12 +1,13 @@
-import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import { Schedule_Overlap } from "@runmesh/contracts/schedule/v1/schedule_pb";
 import type { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { invalidField } from "@runmesh/domain/errors";
-import { exceedsUtf8, findTextFault, readName } from "@runmesh/domain/names";
+import { checkTexts, exceedsUtf8, findTextFault, readName } from "@runmesh/domain/names";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
+import { readTimestampMs } from "@runmesh/platform/timestamp";
 import { findSchedule, listSchedules } from "@runmesh/store/schedules";
 import { Registry } from "./registry.ts";
 import { backfillSchedule } from "./schedules/backfill-schedule.ts";
@@ -44,7 +45,8 @@ export function createScheduleService(deps: ScheduleDeps): ServiceImpl<typeof Sc
     async listSchedules(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [afterName = ""] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [afterName = ""] = readPageToken(request.pageToken, "page_token", "text") ?? [];
+      checkTexts({ name_prefix: request.namePrefix });
       const rows = await listSchedules(db, { tenantId, prefix: request.namePrefix, afterName, limit: limit + 1 });
       const page = rows.slice(0, limit);
       return {
@@ -89,7 +91,7 @@ export function createScheduleService(deps: ScheduleDeps): ServiceImpl<typeof Sc
 
 function readTime(time: Timestamp | undefined, field: string): number {
   if (time === undefined) throw invalidField(field, "must be given");
-  return timestampMs(time);
+  return readTimestampMs(time, field);
 }
 
 function readMode(overlap: Schedule_Overlap): "all" | "queue" | undefined {

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { exceedsUtf8, findTextFault, readKey, readName } from "@runmesh/domain/names";
 import { validateDefinition } from "@runmesh/domain/validate-definition";
 import { digestOf } from "@runmesh/platform/digest";
 import { readPayload } from "@runmesh/platform/payload";
+import { readTimestampMs } from "@runmesh/platform/timestamp";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { isLimited } from "@runmesh/store/limits";
@@ -201,7 +201,7 @@ function findLoaded(
 function prepare(request: StartRunRequest, loaded: LoadedDefinition, traceparent: string | undefined): Prepared {
   const input = readPayload(request.inputPayload, "input");
   const labels = readLabels(request.labels);
-  const dueAtMs = request.dueTime === undefined ? 0 : timestampMs(request.dueTime);
+  const dueAtMs = request.dueTime === undefined ? 0 : readTimestampMs(request.dueTime, "due_time");
   const key = request.idempotencyKey === "" ? undefined : readKey(request.idempotencyKey, "idempotency_key");
   if (request.requestId !== "") readRequestId(request.requestId);
   const { plan, definition, row } = loaded;

@@ -3,7 +3,9 @@ import type { Task } from "@runmesh/contracts/task/v1/task_pb";
 import type { TaskService } from "@runmesh/contracts/task/v1/task_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { MAX_ORDINAL, runIdOf, taskId as toTaskId } from "@runmesh/domain/ids";
+import { checkTexts } from "@runmesh/domain/names";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
+import { MAX_INT4 } from "@runmesh/platform/int4";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
 import { listLogs } from "@runmesh/store/attempt-logs";
@@ -33,8 +35,9 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
 
   async function listPage(tenantId: number, request: DeadLetterQuery) {
     const limit = readPageSize(request.pageSize);
-    const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+    const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", "id") ?? [];
     const { workflow, errorType } = request;
+    checkTexts({ workflow, error_type: errorType });
     const rows = await listDeadLetters(db, {
       tenantId,
       workflow,
@@ -83,7 +86,7 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       const { tenantId } = getPrincipal(context);
       const { runId, states } = request;
       const limit = readPageSize(request.pageSize);
-      const [after] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [after] = readPageToken(request.pageToken, "page_token", "id") ?? [];
       const loaded = await getLoaded(tenantId, runId);
       const fromId = after === undefined ? toTaskId(runId, 0) : BigInt(after) + 1n;
       const rows = await listTaskRows(db, {
@@ -107,7 +110,7 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
         throw invalidField("task_id", "or run_id, one of the two");
       const runId = request.taskId === 0n ? request.runId : runIdOf(request.taskId);
       await getLoaded(tenantId, runId);
-      const [afterTask, afterFence] = readPageToken(request.pageToken, "page_token", 2) ?? ["0", "0"];
+      const [afterTask, afterFence] = readPageToken(request.pageToken, "page_token", "id", "id") ?? ["0", "0"];
       const rows = await listAttempts(db, {
         tenantId,
         fromTask: request.taskId === 0n ? toTaskId(runId, 0) : request.taskId,
@@ -129,11 +132,11 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       const limit = readPageSize(request.pageSize);
       const { taskId, attempt: number } = request;
       await getLoaded(tenantId, runIdOf(taskId));
-      const [afterFence, afterLine] = readPageToken(request.pageToken, "page_token", 2) ?? ["0", "0"];
+      const [afterFence, afterLine] = readPageToken(request.pageToken, "page_token", "id", "int") ?? ["0", "0"];
       const rows = await listLogs(db, {
         tenantId,
         taskId,
-        number,
+        number: Math.min(number, MAX_INT4),
         afterFence: BigInt(afterFence!),
         afterLine: Number(afterLine),
         limit: limit + 1,

@@ -35,11 +35,11 @@ const MAX_STALL_MS = 10_000;
  */
 export async function* watchRun(
   deps: Deps,
-  p: { tenantId: number; runId: bigint; afterSequence: bigint },
+  p: { tenantId: number; runId: bigint; afterSequence: number },
   signal: AbortSignal,
 ): AsyncGenerator<Message> {
   const { tenantId, runId } = p;
-  let sequence = Number(p.afterSequence);
+  let sequence = p.afterSequence;
   let row = await getRun(deps.db, tenantId, runId);
   if (sequence === 0) {
     sequence = row.sequence;

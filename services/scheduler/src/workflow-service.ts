@@ -4,7 +4,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import { WorkflowSchema, WorkflowVersionSchema } from "@runmesh/contracts/workflow/v1/workflow_pb";
 import type { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import { invalidField, MeshError } from "@runmesh/domain/errors";
-import { readName } from "@runmesh/domain/names";
+import { checkTexts, readName } from "@runmesh/domain/names";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { validateDefinition } from "@runmesh/domain/validate-definition";
 import { readPageSize } from "@runmesh/platform/page-size";
@@ -47,7 +47,8 @@ export function createWorkflowService({ db, definitions, registry }: Deps): Serv
     async listWorkflows(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [afterName = ""] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [afterName = ""] = readPageToken(request.pageToken, "page_token", "text") ?? [];
+      checkTexts({ name_prefix: request.namePrefix });
       const rows = await listWorkflows(db, { tenantId, prefix: request.namePrefix, afterName, limit: limit + 1 });
       const page = rows.slice(0, limit);
       return {
@@ -59,7 +60,7 @@ export function createWorkflowService({ db, definitions, registry }: Deps): Serv
     async listWorkflowVersions(request, context) {
       const { tenantId } = getPrincipal(context);
       const limit = readPageSize(request.pageSize);
-      const [before = "2147483647"] = readPageToken(request.pageToken, "page_token", 1) ?? [];
+      const [before = "2147483647"] = readPageToken(request.pageToken, "page_token", "int") ?? [];
       const workflow = await getWorkflow(db, tenantId, readName(request.name, "name"));
       const beforeVersion = Number(before);
       const rows = await listVersions(db, { tenantId, workflowId: workflow.id, beforeVersion, limit: limit + 1 });

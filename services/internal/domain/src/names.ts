@@ -34,6 +34,14 @@ export function findTextFault(value: string): string | undefined {
   return value.isWellFormed() ? undefined : "must not hold a lone surrogate";
 }
 
+/** Texts of a filter by their fields: whatever a column of text can hold. Throws INVALID_FIELD naming the field. */
+export function checkTexts(texts: Readonly<Record<string, string>>): void {
+  for (const [field, text] of Object.entries(texts)) {
+    const fault = findTextFault(text);
+    if (fault !== undefined) throw invalidField(field, fault);
+  }
+}
+
 /** Whether the text needs more than `maxBytes` in UTF-8. */
 export function exceedsUtf8(text: string, maxBytes: number): boolean {
   // A UTF-16 unit becomes one to three bytes.

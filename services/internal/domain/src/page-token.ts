@@ -11,17 +11,20 @@ export function writePageToken(parts: readonly string[]): string {
   return toBase64Url(`${VERSION}${checksum(body)}${body}`);
 }
 
+/** What a part is, so that a token of another list is noticed: an `id` is of 8 bytes, an `int` of 4, neither negative. */
+export type TokenPart = "text" | "id" | "int";
+
 /**
  * Reads the parts back; undefined for the empty token of a first page. Throws INVALID_FIELD where it is not a token
- * of `count` parts: made up, cut, of another list, or of another version.
+ * of such parts: made up, cut, of another list, or of another version.
  */
-export function readPageToken(token: string, field: string, count: number): string[] | undefined {
+export function readPageToken(token: string, field: string, ...kinds: readonly TokenPart[]): string[] | undefined {
   if (token === "") return undefined;
   const text = token.length <= MAX_TOKEN_LENGTH ? fromBase64Url(token) : undefined;
   const body = text?.slice(CHECKED_FROM) ?? "";
   const isIntact = text?.slice(0, CHECKED_FROM) === `${VERSION}${checksum(body)}`;
   const parts = isIntact ? readParts(body) : undefined;
-  if (parts?.length === count) return parts;
+  if (parts?.length === kinds.length && parts.every((part, i) => isOfKind(part, kinds[i]!))) return parts;
   throw invalidField(field, "must be the token that the last page of the same list gave");
 }
 
@@ -31,6 +34,11 @@ function readParts(body: string): string[] | undefined {
 }
 
 const isPlainText = (part: unknown): part is string => typeof part === "string" && findTextFault(part) === undefined;
+
+const MOST = { id: 2n ** 63n - 1n, int: 2n ** 31n - 1n } as const;
+
+const isOfKind = (part: string, kind: TokenPart): boolean =>
+  kind === "text" || (/^\d{1,19}$/.test(part) && BigInt(part) <= MOST[kind]);
 
 const CHECKSUM_LENGTH = 8;
 const CHECKED_FROM = VERSION.length + CHECKSUM_LENGTH;

@@ -35,19 +35,17 @@ export const insertApiKey = (db: Db, p: NewApiKey) =>
     [p.tenantId, p.id, p.name, p.roles, p.scopes, p.expiresAt],
   );
 
-/** Newest first. `before` is the creation and id of the last row of the page before. */
-export const listApiKeys = (
-  db: Db,
-  p: { tenantId: number; beforeAt: string | undefined; beforeId: string; limit: number },
-) =>
-  db.rows<ApiKeyRow & { created_text: string }>(
+/** Newest first, after the key `beforeId`; from the first where that is empty. */
+export const listApiKeys = (db: Db, p: { tenantId: number; beforeId: string; limit: number }) =>
+  db.rows<ApiKeyRow>(
     "list_api_keys",
     `
-  SELECT ${COLUMNS}, created_at::text AS created_text FROM api_key
-  WHERE tenant_id = $1 AND (created_at, id) < (coalesce($2::timestamptz, 'infinity'), $3)
+  SELECT ${COLUMNS} FROM api_key
+  WHERE tenant_id = $1
+    AND ($2 = '' OR (created_at, id) < (SELECT created_at, id FROM api_key WHERE tenant_id = $1 AND id = $2))
   ORDER BY created_at DESC, id DESC
-  LIMIT $4`,
-    [p.tenantId, p.beforeAt, p.beforeId, p.limit],
+  LIMIT $3`,
+    [p.tenantId, p.beforeId, p.limit],
   );
 
 /** Locks a key for a move, with how many of its secrets work, and whether it can be used at all. */

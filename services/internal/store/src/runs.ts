@@ -126,7 +126,7 @@ export function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Pr
   if (filter.states.length > 0) add((at) => `run.state = ANY (${at}::smallint[])`, filter.states);
   // The index by workflow has this predicate.
   if (filter.workflow !== "") add((at) => `run.workflow_id > 0 AND workflow.name = ${at}`, filter.workflow);
-  if (filter.version > 0) add((at) => `definition.version = ${at}`, filter.version);
+  if (filter.version > 0) add((at) => `definition.version = ${at}::bigint`, filter.version);
   if (filter.createdAfter !== undefined) add((at) => `run.created_at > ${at}`, filter.createdAfter);
   if (filter.createdBefore !== undefined) add((at) => `run.created_at < ${at}`, filter.createdBefore);
   if (Object.keys(filter.labels).length > 0) add((at) => `run.labels @> ${at}::jsonb`, JSON.stringify(filter.labels));
