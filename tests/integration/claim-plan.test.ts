@@ -25,13 +25,15 @@ const complete = (hasDependents: boolean, mayWait: boolean) => (db: Db) => {
   const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents };
   return completeLeases(db, { tenantId: 1, completions: [completion], mayWait });
 };
-const completeWithLimits = (hasDependents: boolean, sharesLimit: boolean, runLimit: number) => (db: Db) => {
-  const limits = { key: "k", slotLimit: 1, runLimit };
-  const dependents = hasDependents ? [{ taskId: 2n, routeId: 1, rank: 0, limits }] : [];
-  const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents, sharesLimit };
-  const deps = { hot: db, definitions: undefined as never };
-  return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait: false });
-};
+const completeWithLimits =
+  (hasDependents: boolean, sharesLimit: boolean, runLimit: number, hasSlots = true) =>
+  (db: Db) => {
+    const limits = { key: "k", slotLimit: 1, runLimit };
+    const dependents = hasDependents ? [{ taskId: 2n, routeId: 1, rank: 0, limits }] : [];
+    const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents, sharesLimit, hasSlots };
+    const deps = { hot: db, definitions: undefined as never };
+    return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait: false });
+  };
 const session = { tenantId: 1, sessionId: 1n };
 
 /** Every statement that runs as often as tasks do. */
@@ -47,6 +49,8 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete under limits with dependents of two limits": completeWithLimits(true, false, 1),
   "complete under limits of tasks and runs": completeWithLimits(false, true, 0),
   "complete under limits of tasks and runs with dependents": completeWithLimits(true, true, 0),
+  "complete under limits of runs": completeWithLimits(false, true, 0, false),
+  "complete under limits of runs with dependents": completeWithLimits(true, true, 0, false),
   renew: (db) => renewLeases(db, { ...session, leases: [], leaseMs: 1 }),
   "list a session's leases": (db) => listSessionLeases(db, { ...session, youngMs: 1 }),
   release: (db) => releaseLeases(db, { ...session, leases: [] }),

@@ -92,7 +92,10 @@ export function givenValues(statement: string, tenantId: number, of: Owned, load
 function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date): Record<string, unknown> {
   const { runId, taskId, fence, sessionId, definitionId, workflowId, routeId } = of;
   const text = Buffer.from('"a"');
-  const lease = { taskId, fence, sessionId, output: text, dependents: [], outcome: 2, error: undefined };
+  const lease = {
+    ...{ taskId, fence, sessionId, output: text, dependents: [], outcome: 2, error: undefined },
+    ...{ sharesLimit: true, hasSlots: true },
+  };
   const task = {
     ...{ taskId, routeId, rank: 0, attempt: 1, failures: 0, losses: 0, delayMs: 1_000, reason: 1, dueAtMs: 0 },
     ...{ key: "one", slotLimit: 1, runLimit: 0, concurrencyKey: "one", pending: 1, unsuccessful: 0, state: 2 },

@@ -9,7 +9,7 @@ import { completeLimited, type LimitedCompletion } from "@runmesh/store/complete
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { explainLeases, type LeaseKey } from "@runmesh/store/leases";
-import { isLimited } from "@runmesh/store/limits";
+import { hasTaskLimits, isLimited } from "@runmesh/store/limits";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
@@ -134,6 +134,7 @@ export class Reports {
       ...completion,
       dependents,
       sharesLimit: loaded.definition.concurrency !== undefined,
+      hasSlots: hasTaskLimits(loaded),
     });
   }
 

@@ -182,7 +182,7 @@ export const UNBLOCK = `
     RETURNING id, pending, state
   )`;
 
-const READY_UNBLOCKED = `
+export const READY_UNBLOCKED = `
     INSERT INTO ready (tenant_id, task_id, route_id, rank, attempt, failures, losses, ready_at)
     SELECT $1, id, ($16::int[])[width_bucket(id, $15::bigint[])], ($17::smallint[])[width_bucket(id, $15::bigint[])],
       0, 0, 0, clock_timestamp()

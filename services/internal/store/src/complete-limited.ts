@@ -9,16 +9,13 @@ import {
   packCompletions,
   readIds,
   readOutcome,
-  UNBLOCK,
-  WOKEN_ROUTES,
-  writeCompletion,
 } from "./complete-leases.ts";
+import { completeLimitedStatement, type Form } from "./complete-limited-text.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import type { TaskLimits } from "./limits.ts";
 import { placeDueLimited } from "./place-due.ts";
 import { keysOf } from "./place-tasks.ts";
-import { PLACE_OPENED, settleSlots, wantedBy } from "./slot-counts.ts";
 
 /**
  * The hot end of a task whose run has to do with limits. Beside the invariants of complete-leases.ts:
@@ -101,15 +98,14 @@ async function sendCompletions(db: Db, p: Completing, form: Form) {
   const { params, dependents: packed } = packCompletions(p.tenantId, p.completions);
   const dependents = packed as readonly LimitedDependent[];
   const hasDependents = dependents.length > 0;
-  if (hasDependents) params.push(...packLimits(dependents));
+  const hasSlots = p.completions.some((completion) => completion.hasSlots);
+  if (hasDependents && hasSlots) params.push(...packLimits(dependents));
   const sharesLimits = p.completions.some((completion) => completion.sharesLimit);
-  const variant = { form, hasDependents, sharesLimits, mayWait: p.mayWait };
-  const name = `complete_${form}${hasDependents ? "_dependents" : ""}${sharesLimits ? "_sharing" : ""}${p.mayWait ? "_wait" : ""}`;
-  const row = await db.one<LimitedRow>(name, completeText(name, variant), params);
+  const variant = { form, hasDependents, hasSlots, sharesLimits, mayWait: p.mayWait };
+  const { name, text } = completeLimitedStatement(variant);
+  const row = await db.one<LimitedRow>(name, text, params);
   return { row, dependents };
 }
-
-type Form = "alone" | "in_transaction";
 
 /**
  * Runs `work` in a transaction, then what it deferred in others: the order of locks forbade to wait for it there. What a
@@ -140,6 +136,8 @@ export interface LimitedDependent extends Dependent {
 export interface LimitedCompletion extends Completion {
   /** Its run has a place under a limit that it shares with others. */
   readonly sharesLimit: boolean;
+  /** Tasks of its run have limits. */
+  readonly hasSlots: boolean;
   readonly dependents: readonly LimitedDependent[];
 }
 
@@ -163,90 +161,4 @@ function packLimits(dependents: readonly LimitedDependent[]): Buffer[] {
     int4Array(dependents.map(({ limits }) => limits.slotLimit)),
     int4Array(dependents.map(({ limits }) => limits.runLimit)),
   ];
-}
-
-/** What nothing but its limits holds up. */
-const OPENED = `
-  opened AS MATERIALIZED (
-    SELECT id AS task_id, ($16::int[])[place] AS route_id, ($17::smallint[])[place] AS rank,
-      ($19::text[])[($18::int[])[place]] AS key, ($20::int[])[place] AS slot_limit, ($21::int[])[place] AS run_limit
-    FROM (
-      SELECT id, width_bucket(id, $15::bigint[]) AS place FROM unblocked WHERE pending = 0 AND state = 0
-    ) AS open
-  )`;
-
-interface Variant {
-  readonly form: Form;
-  readonly hasDependents: boolean;
-  readonly sharesLimits: boolean;
-  readonly mayWait: boolean;
-}
-
-const LEFT_LIMITS = `
-  left_limits AS (
-    DELETE FROM run_slot
-    WHERE tenant_id + 0 = $1 AND run_id = ANY (ARRAY(SELECT run_id FROM done WHERE ends_as > 0))
-    RETURNING key, active
-  ),`;
-
-/** The sum hides the keys of slots, which begin with the tenant, so that they are found by their task or run. */
-const placing = ({ hasDependents, sharesLimits }: Variant): string => {
-  const asked = ["SELECT key, 1, NULL::bigint, NULL::int FROM dropped"];
-  if (sharesLimits) asked.push("SELECT 'w:' || key, active::int, NULL, NULL FROM left_limits");
-  if (hasDependents) asked.push(wantedBy("opened").trim());
-  return `${hasDependents ? `${UNBLOCK}, ${OPENED},` : ""}
-  dropped AS (
-    DELETE FROM slot
-    WHERE tenant_id + 0 = $1 AND task_id = ANY (ARRAY(SELECT task_id FROM done))
-    RETURNING key
-  ),${sharesLimits ? LEFT_LIMITS : ""}${settleSlots(`
-      ${asked.join("\n      UNION ALL\n      ")}`)},${hasDependents ? `${PLACE_OPENED},` : ""}`;
-};
-
-/** Items whose slots others wait for: their own, and that of their run. */
-const busy = (sharesLimits: boolean): string => `
-  busy AS MATERIALIZED (
-    SELECT array_agg(DISTINCT task_id ORDER BY task_id) AS ids
-    FROM (
-      SELECT slot.task_id
-      FROM slot
-      CROSS JOIN LATERAL (
-        SELECT waits FROM slot_count WHERE tenant_id = $1 AND key = slot.key AND waits OFFSET 0
-      ) AS known
-      WHERE slot.tenant_id + 0 = $1 AND slot.task_id = ANY ($2::bigint[])${sharesLimits ? BUSY_RUNS : ""}
-    ) AS found
-  ),`;
-
-const BUSY_RUNS = `
-      UNION ALL
-      SELECT named.task_id
-      FROM unnest($2::bigint[]) AS named (task_id)
-      CROSS JOIN LATERAL (
-        SELECT key FROM run_slot WHERE tenant_id + 0 = $1 AND run_id = named.task_id >> 20 OFFSET 0
-      ) AS own
-      CROSS JOIN LATERAL (
-        SELECT waits FROM slot_count WHERE tenant_id = $1 AND key = 'w:' || own.key AND waits OFFSET 0
-      ) AS known`;
-
-const IS_NOT_BUSY = `
-      AND NOT coalesce(((SELECT ids FROM busy))[width_bucket(task_id, (SELECT ids FROM busy))] = task_id, false)`;
-
-const texts = new Map<string, string>();
-
-function completeText(key: string, variant: Variant): string {
-  let text = texts.get(key);
-  if (text === undefined) {
-    const { form, hasDependents, sharesLimits, mayWait } = variant;
-    const isAlone = form === "alone";
-    text = writeCompletion({
-      mayWait,
-      ...(isAlone && { looking: busy(sharesLimits), onlyIf: IS_NOT_BUSY }),
-      placing: placing(variant),
-      answers: `${hasDependents ? WOKEN_ROUTES : "NULL::text AS woken_routes"},
-    (SELECT keys FROM contended) AS contended, (SELECT ids FROM refused)::text AS refused,
-    ${isAlone ? "(SELECT ids FROM busy)::text" : "NULL::text"} AS busy`,
-    });
-    texts.set(key, text);
-  }
-  return text;
 }

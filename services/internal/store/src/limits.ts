@@ -18,10 +18,11 @@ export interface TaskLimits {
 export const NO_LIMITS: TaskLimits = { key: undefined, slotLimit: 0, runLimit: 0 };
 
 /** Whether ends and starts of this definition's tasks have to do with limits: the others never ask. */
-export const isLimited = ({ definition }: LoadedDefinition): boolean =>
-  definition.maxParallel > 0 ||
-  definition.concurrency !== undefined ||
-  definition.tasks.some((task) => task.concurrency !== undefined);
+export const isLimited = (loaded: LoadedDefinition): boolean =>
+  loaded.definition.concurrency !== undefined || hasTaskLimits(loaded);
+
+export const hasTaskLimits = ({ definition }: LoadedDefinition): boolean =>
+  definition.maxParallel > 0 || definition.tasks.some((task) => task.concurrency !== undefined);
 
 /** Whether a task must pass a limit. */
 export const isTaskLimited = ({ definition }: LoadedDefinition, taskId: bigint): boolean =>
