@@ -80,6 +80,8 @@ export function createGateway(options: GatewayOptions): Server {
     port,
     log,
     ...(authentication === "local" && { guard: createLoopbackGuard(() => server.address().port) }),
+    // What they lease would wait for nobody.
+    needingCaller: [LeaseService.method.acquireTasks, LeaseService.method.exchange],
     interceptors: [
       errorInterceptor({ log }),
       authenticate(authenticators),

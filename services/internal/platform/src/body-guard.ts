@@ -2,9 +2,9 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { fromBinary } from "@bufbuild/protobuf";
 import type { Compression, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { MeshError } from "@runmesh/domain/errors";
+import type { Incoming } from "./body-time.ts";
 import { checkEnvelopes } from "./envelope-guard.ts";
 import { checkJson, checkJsonText } from "./json-guard.ts";
-import type { NodeRequest } from "./one-port-server.ts";
 import { readBody } from "./read-body.ts";
 import { toConnectError } from "./rpc-errors.ts";
 import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
@@ -26,7 +26,7 @@ export interface GuardedRequest {
 /** Reads a unary Connect body, or wraps the stream of envelopes of every other protocol. */
 export async function guardBody(
   request: UniversalServerRequest,
-  source: NodeRequest,
+  { request: source, bodyTime }: Pick<Incoming, "request" | "bodyTime">,
   method: DescMethod,
   compressions: readonly Compression[],
   requestId: string,
@@ -39,12 +39,19 @@ export async function guardBody(
   if (ENVELOPED_TYPE.test(contentType)) {
     const encoding = request.header.get("grpc-encoding") ?? request.header.get("connect-content-encoding");
     const compression = compressions.find(({ name }) => name === encoding);
-    const body = checkEnvelopes(request.body as AsyncIterable<Uint8Array>, checkMessage, compression, told);
+    const isOpenEnded = method.methodKind === "client_streaming" || method.methodKind === "bidi_streaming";
+    const body = checkEnvelopes(request.body as AsyncIterable<Uint8Array>, {
+      check: checkMessage,
+      compression,
+      told,
+      time: bodyTime,
+      isOpenEnded,
+    });
     return { request: { ...request, body }, check() {} };
   }
 
   try {
-    let bytes = await readBody(source, MAX_REQUEST_BYTES);
+    let bytes = await readBody(source, MAX_REQUEST_BYTES, bodyTime);
     const compression = compressions.find(({ name }) => name === request.header.get("content-encoding"));
     if (compression !== undefined) {
       bytes = await compression.decompress(bytes, MAX_REQUEST_BYTES);

@@ -2,9 +2,11 @@ import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";
 import * as net from "node:net";
+import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ConnectRouter, type Interceptor } from "@connectrpc/connect";
 import type { Compression } from "@connectrpc/connect/protocol";
 import type { MeshError } from "@runmesh/domain/errors";
+import { allowHalfClose } from "./half-close.ts";
 import type { Log } from "./log.ts";
 import { createRequestHandler } from "./request-handler.ts";
 import { BODY_TIMEOUT_MS } from "./rpc-limits.ts";
@@ -29,6 +31,8 @@ export interface ServerOptions {
   readonly log: Log;
   /** Encodings a request may use. None by default: compression costs more than it saves on loopback. */
   readonly acceptCompression?: readonly Compression[];
+  /** Unary methods whose answer is of no use when the caller has gone: they end when it ends its side of HTTP/1.1. */
+  readonly needingCaller?: readonly DescMethod[];
   /** How long stop lets calls finish before it cuts their connections. Default 5 s. */
   readonly drainTimeoutMs?: number;
 }
@@ -103,13 +107,15 @@ async function listen(options: ServerOptions): Promise<Running> {
     {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADER_TIMEOUT_MS,
-      requestTimeout: BODY_TIMEOUT_MS,
+      // Behind the time that each body has: requests that no handler gets to see.
+      requestTimeout: HEADER_TIMEOUT_MS + BODY_TIMEOUT_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
       connectionsCheckingInterval: 5_000,
       noDelay: true,
     },
     handle,
   );
+  allowHalfClose(http1);
   // The checks of slow headers and bodies begin at `listening`, which this server never reaches by itself.
   http1.emit("listening");
 

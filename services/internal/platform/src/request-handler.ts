@@ -1,3 +1,4 @@
+import type { DescMethod } from "@bufbuild/protobuf";
 import {
   ConnectError,
   type ConnectRouter,
@@ -9,7 +10,9 @@ import { type Compression, type UniversalHandler, validateReadWriteMaxBytes } fr
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import { MeshError } from "@runmesh/domain/errors";
 import { guardBody } from "./body-guard.ts";
+import { BodyTime, type Incoming } from "./body-time.ts";
 import { tellOfLeaving } from "./gone-caller.ts";
+import { tellOfNeed } from "./half-close.ts";
 import type { Log } from "./log.ts";
 import { collectSpecs } from "./method-specs.ts";
 import { addMissingDetail } from "./missing-detail.ts";
@@ -27,6 +30,7 @@ export interface RequestHandlerOptions {
   readonly fallback?: (request: NodeRequest, response: NodeResponse) => void;
   readonly log: Log;
   readonly acceptCompression?: readonly Compression[];
+  readonly needingCaller?: readonly DescMethod[];
   readonly shutdownSignal: AbortSignal;
 }
 
@@ -38,6 +42,7 @@ export function createRequestHandler(
   options: RequestHandlerOptions,
 ): (request: NodeRequest, response: NodeResponse) => void {
   const { guard, fallback, log } = options;
+  const needingCaller = new Set(options.needingCaller);
   const compressions = options.acceptCompression ?? [];
   const limits = validateReadWriteMaxBytes(MAX_REQUEST_BYTES + SLACK_BYTES, undefined, undefined);
   const shared = {
@@ -52,18 +57,20 @@ export function createRequestHandler(
   const unaryCalls = createUnaryCalls({ ...shared, specs, limits, negotiatesCompression, log });
   const handlers = new Map<string, UniversalHandler>(router.handlers.map((handler) => [handler.requestPath, handler]));
 
-  async function call(handler: UniversalHandler, request: NodeRequest, response: NodeResponse, requestId: string) {
+  async function call(handler: UniversalHandler, incoming: Incoming, requestId: string) {
+    const { request, response } = incoming;
     const contextValues = createContextValues()
       .set(requestIdKey, requestId)
       .set(originKey, request.socket?.remoteAddress ?? "");
     const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
-    const guarded = await guardBody(universal, request, handler.method, compressions, requestId);
+    const guarded = await guardBody(universal, incoming, handler.method, compressions, requestId);
     const answer = await addMissingDetail(await handler(guarded.request), guarded, requestId, log);
     const told = answer.body && { body: tellOfLeaving(answer.body, response) };
     await universalResponseToNodeResponse({ ...answer, ...told }, response);
   }
 
   return (request, response) => {
+    const incoming: Incoming = { request, response, bodyTime: new BodyTime(request, response) };
     const requestId = readRequestId(request.headers[REQUEST_ID_HEADER] as string | undefined);
     const refused = guard?.(request);
     if (refused !== undefined) {
@@ -79,8 +86,8 @@ export function createRequestHandler(
       else refuse(request, response, new MeshError("NOT_SERVED", "there is no such method"), requestId);
       return;
     }
-    const answered =
-      unaryCalls.serve(path, request, response, requestId) ?? call(handler, request, response, requestId);
+    tellOfNeed(request, handler.method.methodKind !== "unary" || needingCaller.has(handler.method));
+    const answered = unaryCalls.serve(path, incoming, requestId) ?? call(handler, incoming, requestId);
     answered.catch((error: unknown) => {
       const { service, method } = handler;
       // The caller is gone, or the answer is half sent: nothing is left to tell it.

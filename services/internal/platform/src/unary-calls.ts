@@ -28,12 +28,13 @@ import {
 } from "@connectrpc/connect/protocol";
 import { codeToHttpStatus, errorToJsonBytes, trailerMux } from "@connectrpc/connect/protocol-connect";
 import { checkMessageOf } from "./body-guard.ts";
+import type { Incoming } from "./body-time.ts";
 import { type CallSignal, CallSignals, isClosed } from "./call-signal.ts";
 import { checkJsonText } from "./json-guard.ts";
 import type { Log } from "./log.ts";
 import type { MethodSpecs } from "./method-specs.ts";
 import { explain } from "./missing-detail.ts";
-import type { NodeRequest, NodeResponse } from "./one-port-server.ts";
+import type { NodeResponse } from "./one-port-server.ts";
 import { originKey } from "./origin.ts";
 import { type PlainHead, readHeaders, readPlainHead } from "./plain-request.ts";
 import { readBody } from "./read-body.ts";
@@ -59,7 +60,7 @@ export interface UnaryCallsOptions {
 
 export interface UnaryCalls {
   /** Answers the call at that path; undefined where it is none of a method served here, or not a plain one. */
-  serve(path: string, request: NodeRequest, response: NodeResponse, requestId: string): Promise<void> | undefined;
+  serve(path: string, incoming: Incoming, requestId: string): Promise<void> | undefined;
 }
 
 interface Method {
@@ -88,13 +89,8 @@ export function createUnaryCalls(options: UnaryCallsOptions): UnaryCalls {
     methods.set(createMethodUrl("/", method), { spec, serialization });
   }
 
-  async function answer(
-    method: Method,
-    head: PlainHead,
-    request: NodeRequest,
-    response: NodeResponse,
-    requestId: string,
-  ) {
+  async function answer(method: Method, head: PlainHead, incoming: Incoming, requestId: string) {
+    const { request, response } = incoming;
     const call: Call = {
       head,
       signal: signals.create(response, head.timeoutMs),
@@ -109,7 +105,7 @@ export function createUnaryCalls(options: UnaryCallsOptions): UnaryCalls {
     let body: Uint8Array;
     let bytes: Uint8Array | undefined;
     try {
-      bytes = await read(method, head, request, requestId);
+      bytes = await read(method, head, incoming, requestId);
       const input = method.serialization.getI(!head.isJson).parse(bytes);
       body = method.serialization.getO(!head.isJson).serialize(await invoke(method.spec, call, input, interceptors));
     } catch (thrown) {
@@ -126,18 +122,18 @@ export function createUnaryCalls(options: UnaryCallsOptions): UnaryCalls {
   }
 
   return {
-    serve(path, request, response, requestId) {
+    serve(path, incoming, requestId) {
       const method = methods.get(path);
       if (method === undefined) return undefined;
-      const head = readPlainHead(request, options.negotiatesCompression);
-      return head && answer(method, head, request, response, requestId);
+      const head = readPlainHead(incoming.request, options.negotiatesCompression);
+      return head && answer(method, head, incoming, requestId);
     },
   };
 }
 
-async function read({ spec }: Method, head: PlainHead, request: NodeRequest, requestId: string): Promise<Uint8Array> {
+async function read({ spec }: Method, head: PlainHead, incoming: Incoming, requestId: string): Promise<Uint8Array> {
   try {
-    const bytes = await readBody(request, MAX_REQUEST_BYTES);
+    const bytes = await readBody(incoming.request, MAX_REQUEST_BYTES, incoming.bodyTime);
     if (head.isJson) checkJsonText(spec.method.input, bytes);
     return bytes;
   } catch (error) {

@@ -30,6 +30,7 @@ export function serve(way: Way, getRun: GetRun, seen: Seen = {}): Server {
     port: 0,
     log: silentLog,
     drainTimeoutMs: 5_000,
+    needingCaller: [RunService.method.getRun],
     interceptors: [throwBeside, errorInterceptor({ log: silentLog }), authenticate, audit(seen), replace, authorize()],
     routes(router: ConnectRouter) {
       const implementation = {
