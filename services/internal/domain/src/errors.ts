@@ -34,7 +34,7 @@ export const REASONS = {
   SLOW_CONSUMER: { code: "resource_exhausted", advice: "Watch again after the last sequence, and read faster." },
   NOT_SERVED: {
     code: "unimplemented",
-    advice: "Check the name of the service and the method; the changelog says which version has it.",
+    advice: "Call by POST /<package>.<Service>/<Method>; docs/roles.md lists what this version serves.",
   },
   INTERNAL: { code: "internal", advice: "Report it with the request id; repeating is safe with the same request id." },
   CANCELLED: { code: "canceled", advice: "The caller gave up; repeat if the result still matters." },

@@ -85,7 +85,7 @@ function explainStatus(status: number): MeshError {
     const types = "use application/json or application/proto, with connect+ before the subtype where a method streams";
     return invalidField("content-type", `${types}, as in application/connect+json, or a gRPC type`);
   }
-  return new MeshError("NOT_SERVED", status === 505 ? "this method needs HTTP/2" : "use POST");
+  return new MeshError("NOT_SERVED", status === 505 ? "this method needs HTTP/2" : "a call is a POST");
 }
 
 function once(bytes: Uint8Array): AsyncIterable<Uint8Array> {

@@ -164,6 +164,21 @@ test("another type, verb, encoding or method is refused with a detail", async ()
   expect(type.header.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
 });
 
+test("a look at / is told what the port is for, and a misspelled method which one was meant", async () => {
+  const { url } = server.address();
+
+  const page = await fetch(url);
+  const head = await fetch(url, { method: "HEAD" });
+  const misspelled = await post("GetRuns", "application/json", "{}");
+
+  expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/plain; charset=utf-8"]);
+  expect(await page.text()).toContain("a POST to /<package>.<Service>/<Method>");
+  expect([head.status, await head.text()]).toEqual([200, ""]);
+  expect(JSON.parse(misspelled.body).message).toBe(
+    "runmesh.run.v1.RunService has no method GetRuns; did you mean GetRun?",
+  );
+});
+
 test("a connection is sniffed right when its first bytes arrive one by one", async () => {
   const { port } = server.address();
   const body = "{}";

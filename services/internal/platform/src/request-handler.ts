@@ -22,6 +22,7 @@ import { refuse } from "./refusal.ts";
 import { REQUEST_ID_HEADER, readRequestId, requestIdKey } from "./request-id.ts";
 import { MAX_RECURSION, MAX_REQUEST_BYTES } from "./rpc-limits.ts";
 import { createUnaryCalls } from "./unary-calls.ts";
+import { unknownPath, welcome } from "./unknown-path.ts";
 
 export interface RequestHandlerOptions {
   readonly routes: (router: ConnectRouter) => void;
@@ -83,7 +84,9 @@ export function createRequestHandler(
     const handler = handlers.get(path);
     if (handler === undefined) {
       if (fallback !== undefined) fallback(request, response);
-      else refuse(request, response, new MeshError("NOT_SERVED", "there is no such method"), requestId);
+      else if (!welcome(request, response, path)) {
+        refuse(request, response, unknownPath(path, handlers.keys()), requestId);
+      }
       return;
     }
     tellOfNeed(request, handler.method.methodKind !== "unary" || needingCaller.has(handler.method));
