@@ -39,7 +39,8 @@ function typeOf(event: Event): string {
 function why(event: Event): string {
   if (event.outcome === 0) return byWhom(event);
   const retry = event.retryTime === undefined ? "" : `again at ${formatTime(event.retryTime)}`;
-  return [enumName(AttemptOutcomeSchema, event.outcome), event.errorType, retry]
+  const what = [enumName(AttemptOutcomeSchema, event.outcome), event.errorType]
     .filter((part) => part !== "")
-    .join(" ");
+    .join(": ");
+  return [what, retry].filter((part) => part !== "").join(", ");
 }

@@ -5,6 +5,7 @@ import {
   type NotRunning_NoWorker as NoWorker,
   type NotRunning_Suspended as Suspended,
 } from "@runmesh/contracts/task/v1/task_pb";
+import { plural } from "./plural.ts";
 import { formatTime } from "./times.ts";
 
 /** Why a task or a run does not run, as a sentence for people; "" where it runs or has ended. */
@@ -80,6 +81,5 @@ function nameSome(keys: readonly string[], count: number): string {
   return more > 0 ? `${keys.slice(0, NAMED).join(", ")} and ${more} more` : keys.join(", ");
 }
 
-const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 const since = (time: Timestamp | undefined): string => (time === undefined ? "" : ` since ${formatTime(time)}`);
 const until = (time: Timestamp | undefined): string => (time === undefined ? "" : ` until ${formatTime(time)}`);

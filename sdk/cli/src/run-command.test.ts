@@ -121,3 +121,33 @@ test("an aborted watch exits 130", async () => {
 
   expect(result).toEqual({ exitCode: 130, stdout: ["run 7 is RUNNING"], stderr: [] });
 });
+
+test("a run that failed is shown with the command that shows the attempts of its task", async () => {
+  const failure = { taskKey: "charge", errorType: "CardDeclined", message: "no" };
+  const routes = (router: ConnectRouter) =>
+    router.service(RunService, { getRun: () => ({ run: { id: 7n, state: Run_State.FAILED, failure } }) });
+  await using mesh = await serveRoutes(routes);
+
+  const people = await runCli(["run", "show", "7"], { env: { RUNMESH_URL: mesh.url } });
+  const script = await runCli(["run", "show", "7", "--json"], { env: { RUNMESH_URL: mesh.url } });
+
+  expect(people.stderr).toEqual([expect.stringMatching(/^Its attempts: (npx )?runmesh task show 7 charge$/)]);
+  expect(script.stderr).toEqual([]);
+});
+
+test("the child runs of a run are listed by their parent", async () => {
+  const asked: bigint[] = [];
+  const routes = (router: ConnectRouter) =>
+    router.service(RunService, {
+      listRuns({ filter }) {
+        asked.push(filter!.parentRunId);
+        return {};
+      },
+    });
+  await using mesh = await serveRoutes(routes);
+
+  await runCli(["run", "list", "--parent", "7", "--url", mesh.url]);
+  await runCli(["run", "list", "--url", mesh.url]);
+
+  expect(asked).toEqual([7n, 0n]);
+});

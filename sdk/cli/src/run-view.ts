@@ -34,6 +34,8 @@ export function formatRun(run: Run): string[] {
       `${total}: ${succeeded} succeeded, ${open} open, ${dead} dead, ${skipped} skipped, ${cancelled} cancelled`,
     ],
     ["key", run.idempotencyKey],
+    ["child of", run.parentRunId === 0n ? "" : `run ${run.parentRunId}, task ${run.parentTaskId}`],
+    ["rerun of", run.rerunOf === 0n ? "" : `run ${run.rerunOf}`],
     [
       "labels",
       Object.entries(run.labels)

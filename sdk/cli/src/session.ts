@@ -1,4 +1,5 @@
 import type { Mesh } from "@runmesh/client";
+import type { Run } from "@runmesh/contracts/run/v1/run_pb";
 import type { Command } from "commander";
 import type { Host } from "./host.ts";
 import { createPrinter, type Printer } from "./output.ts";
@@ -44,6 +45,11 @@ export function openSession(command: Command, host: Host): Session {
       return mesh;
     },
   };
+}
+
+/** Where to look after a run that failed, for people to copy. */
+export function noteFailure({ printer, next }: Session, { id, failure }: Run): void {
+  if (failure?.taskKey) printer.note(`Its attempts: ${next(`task show ${id} ${failure.taskKey}`)}`);
 }
 
 const urlOfEnvironment = ({ env }: Host): string => env.RUNMESH_URL || DEFAULT_URL;

@@ -15,7 +15,7 @@ export const TASK_COLUMNS: readonly Column<Task>[] = [
   { title: "ATTEMPTS", align: "right", read: (task) => task.attemptCount },
   { title: "WORKER", read: (task) => task.lease?.worker ?? "" },
   { title: "NOT RUNNING", read: (task) => formatNotRunning(task.notRunning) },
-  { title: "ERROR", read: errorOf },
+  { title: "LAST ERROR", read: errorOf },
   { title: "TASK", read: (task) => String(task.id) },
 ];
 
@@ -29,6 +29,7 @@ export const ATTEMPT_COLUMNS: readonly Column<Attempt>[] = [
 ];
 
 export function formatTask(task: Task): string[] {
+  const [params, resolved] = [textOf(task.paramsJson), textOf(task.resolvedParamsJson)];
   return formatRecord([
     ["task", String(task.id)],
     ["run", String(task.runId)],
@@ -46,7 +47,9 @@ export function formatTask(task: Task): string[] {
     ["lease ends", formatTime(task.lease?.expireTime)],
     ["progress", task.lease && textOf(task.lease.progressJson)],
     [task.state === Task_State.SUCCEEDED ? "last error" : "error", errorOf(task)],
-    ["params", textOf(task.paramsJson)],
+    ["params", resolved || params],
+    // With its references, where they are resolved above.
+    ["written as", resolved === "" || resolved === params ? "" : params],
     ["output", textOf(task.outputJson)],
   ]);
 }

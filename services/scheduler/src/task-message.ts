@@ -47,8 +47,14 @@ export function writeTask(row: TaskRow, loaded: LoadedDefinition): Task {
 }
 
 /** Adds what only the look at one task shows. */
-export function addPayloads(task: Task, loaded: LoadedDefinition, output: string | undefined): Task {
+export function addPayloads(
+  task: Task,
+  loaded: LoadedDefinition,
+  output: string | undefined,
+  resolvedParams: string | undefined,
+): Task {
   task.paramsJson = bytes(loaded.definition.tasks[ordinalOf(task.id)]!.params ?? "null");
+  if (resolvedParams !== undefined) task.resolvedParamsJson = bytes(resolvedParams);
   if (output !== undefined) task.outputJson = bytes(output);
   return task;
 }

@@ -17,6 +17,7 @@ import { findRun, findRunDefinitions } from "@runmesh/store/runs";
 import { listTaskRows, type TaskRow } from "@runmesh/store/task-rows";
 import { explainTasks } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
+import { resolveTaskParams } from "./resolved-params.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { addPayloads, writeAttempt, writeLogLine, writeTask } from "./task-message.ts";
 
@@ -79,7 +80,8 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       const [output] = await findOutputs(db, { tenantId, taskIds: [id] });
       const text = output && (output.output?.toString("utf8") ?? "null");
       const [task] = await writeTasks(tenantId, loaded, [row]);
-      return { task: addPayloads(task!, loaded, text) };
+      const resolved = await resolveTaskParams(db, { tenantId, row, loaded });
+      return { task: addPayloads(task!, loaded, text, resolved) };
     },
 
     async listTasks(request, context) {

@@ -5,7 +5,7 @@ import type { Host } from "../host.ts";
 import { toShape } from "../json-shape.ts";
 import { readJsonArgument } from "../read-file.ts";
 import { exitCodeOf, formatRun, runShape } from "../run-view.ts";
-import { openSession } from "../session.ts";
+import { noteFailure, openSession } from "../session.ts";
 import { waitForRun } from "../wait-for-run.ts";
 
 interface StartOptions {
@@ -49,6 +49,7 @@ export function addRunStart(group: Command, host: Host): void {
       session.printer.note(started);
       const run = await waitForRun(mesh, runId, session.progress, session.signal);
       session.printer.one(runShape(run), () => formatRun(run));
+      noteFailure(session, run);
       host.end(exitCodeOf(run));
     });
 }

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import { readDefinition } from "../definition-file.ts";
 import type { Host } from "../host.ts";
 import { toShape } from "../json-shape.ts";
+import { plural } from "../plural.ts";
 import { readFileOrStdin, readUtf8 } from "../read-file.ts";
 import { openSession } from "../session.ts";
 
@@ -28,6 +29,6 @@ export function addWorkflowRegister(group: Command, host: Host): void {
 
 export function describeRegistered(version: WorkflowVersion, created: boolean): string {
   const { workflow, taskCount, edgeCount } = version;
-  const what = `${workflow}@${version.version}: ${taskCount} tasks, ${edgeCount} edges`;
+  const what = `${workflow}@${version.version}: ${plural(taskCount, "task")}, ${plural(edgeCount, "edge")}`;
   return created ? `Registered ${what}` : `Registered before: ${what}`;
 }

@@ -19,12 +19,13 @@ const MAX_TYPOS = 3;
 /** Answers a look at "/"; false where the request is another. */
 export function welcome(request: NodeRequest, response: NodeResponse, path: string): boolean {
   if (path !== "/" || (request.method !== "GET" && request.method !== "HEAD")) return false;
-  (response as ServerResponse).writeHead(200, {
+  const out = response as ServerResponse;
+  out.writeHead(200, {
     "content-type": "text/plain; charset=utf-8",
     "content-length": Buffer.byteLength(WELCOME),
     "x-content-type-options": "nosniff",
   });
-  response.end(request.method === "HEAD" ? undefined : WELCOME);
+  out.end(request.method === "HEAD" ? undefined : WELCOME);
   return true;
 }
 

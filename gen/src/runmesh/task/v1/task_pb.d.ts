@@ -120,6 +120,14 @@ export declare type Task = Message<"runmesh.task.v1.Task"> & {
    * @generated from field: runmesh.task.v1.NotRunning not_running = 17;
    */
   notRunning?: NotRunning | undefined;
+
+  /**
+   * JSON text with every reference resolved, as a worker gets it. Set by GetTask only, from when the task may run or
+   * has run; absent where a reference found nothing, and over 1 MiB.
+   *
+   * @generated from field: bytes resolved_params_json = 18;
+   */
+  resolvedParamsJson: Uint8Array;
 };
 
 /**
