@@ -5,6 +5,7 @@ import { delimiter, join } from "node:path";
 export const TOOLS = {
   grpcurl: "go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4",
   "grpc-health-probe": "go install github.com/grpc-ecosystem/grpc-health-probe@latest",
+  actionlint: "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
   "redis-server": "apt-get install redis-server",
   java: "apt-get install default-jre-headless",
   chromium: "apt-get install chromium",
