@@ -1,7 +1,8 @@
 import type { Db } from "@runmesh/store/db";
-import { CHECKS, type Finding } from "@runmesh/store/invariants";
+import type { Finding } from "@runmesh/store/invariant";
+import { CHECKS } from "@runmesh/store/invariants";
 
-export type { Finding } from "@runmesh/store/invariants";
+export type { Finding } from "@runmesh/store/invariant";
 
 /** Runs every check of the state's invariants; none found is a clean bill. */
 export async function inspect(db: Db): Promise<Finding[]> {
