@@ -145,7 +145,11 @@ export function readCallError(thrown: unknown): MeshError {
   if (thrown instanceof MeshError) return thrown;
   const error = ConnectError.from(thrown);
   const detail = error.findDetails(ErrorDetailSchema)[0];
-  if (detail !== undefined) return readErrorDetail(detail, error.rawMessage, thrown);
+  if (detail !== undefined) {
+    // The MeshError has all of it by name: a program that prints the error is spared the bytes in its cause.
+    for (const field of ["details", "metadata"]) Object.defineProperty(error, field, { enumerable: false });
+    return readErrorDetail(detail, error.rawMessage, thrown);
+  }
   const [reason, advice] = BY_CODE[isBroken(error) ? Code.Aborted : error.code] ?? BY_CODE[Code.Internal]!;
   return new MeshError(reason, error.rawMessage || reason, {
     advice,

@@ -23,7 +23,7 @@ export interface Registration {
 
 export function createRegistration(
   workflows: Client<typeof WorkflowService>,
-  server: { readonly url: string; readonly apiKey?: string },
+  server: { readonly url: string; readonly apiKey?: string | undefined },
 ): Registration {
   const place = createHash("sha256")
     .update(`${server.url}\n${server.apiKey ?? ""}`)

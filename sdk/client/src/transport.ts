@@ -14,7 +14,7 @@ export interface TransportOptions {
   /** As in "http://localhost:7400". */
   readonly url: string;
   /** Sent as a bearer token. */
-  readonly apiKey?: string;
+  readonly apiKey?: string | undefined;
 }
 
 export interface MeshTransport extends Transport {

@@ -15,7 +15,7 @@ import { createTaskRunner } from "./task-runner.ts";
 export interface WorkerOptions {
   /** The gateway's, as in "http://localhost:7400", or a lease-manager's. */
   readonly url: string;
-  readonly apiKey?: string;
+  readonly apiKey?: string | undefined;
   /** What this worker can do: `task.handle(…)` of each, 1 to 1,000 of different names. */
   readonly handlers: readonly Handler[];
   /** Registered at the start, so that they can be started by name. */
