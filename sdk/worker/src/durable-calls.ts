@@ -29,7 +29,7 @@ const FINAL: ReadonlySet<string> = new Set(["INVALID_FIELD", "INVALID_PAYLOAD", 
 
 /** The calls that a worker makes for its handlers' steps, waits and children. */
 export function createDurableCalls(options: {
-  readonly server: { readonly url: string; readonly apiKey?: string };
+  readonly server: { readonly url: string; readonly apiKey?: string | undefined };
   readonly transport: Transport;
   session(): Session | undefined;
   onSuspended(attempt: Attempt): void;
