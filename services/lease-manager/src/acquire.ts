@@ -8,6 +8,7 @@ import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definitio
 import { type ClaimedLease, claimReady, findAcquired } from "@runmesh/store/ready";
 import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
+import type { ClaimTurns } from "./claim-turns.ts";
 import { type Params, resolveParams } from "./params.ts";
 import type { Reports } from "./reports.ts";
 import type { RouteTable } from "./route-table.ts";
@@ -20,6 +21,7 @@ export interface AcquireDeps {
   readonly definitions: DefinitionCache;
   readonly routes: RouteTable;
   readonly waiters: Waiters;
+  readonly turns: ClaimTurns;
   readonly reports: Reports;
 }
 
@@ -34,6 +36,9 @@ export interface Acquire {
 
 /** Hints may be missed (another process, a lost connection): a waiting acquire looks this often. */
 const POLL_MS = 1_000;
+const MAX_RETRIES = 3;
+/** So long a call waits for its turn to claim, though it does not wait for work. */
+const MIN_PATIENCE_MS = 1_000;
 /** Of so many routes at most, `claimReady` looks at the whole limit of each. */
 const FULL_DEPTH_ROUTES = 4;
 /** Bytes of params in one answer; a task that does not fit fetches its own. */
@@ -51,7 +56,8 @@ export async function acquire(deps: AcquireDeps, p: Acquire): Promise<LeasedTask
     const routeIds = await session.routeIds(deps.routes);
     const armed = deps.waiters.arm(routeIds);
     try {
-      const tasks = routeIds.length === 0 || armed.isDry(POLL_MS) ? [] : await claim(deps, p, routeIds, armed);
+      const patience = { timeoutMs: Math.max(MIN_PATIENCE_MS, deadline - performance.now()), signal };
+      const tasks = routeIds.length === 0 ? [] : await claim(deps, p, routeIds, armed, patience);
       if (tasks.length > 0) return tasks;
       const restMs = deadline - performance.now();
       if (restMs <= 0 || signal.aborted) return [];
@@ -68,15 +74,18 @@ async function claim(
   p: Acquire,
   routeIds: readonly number[],
   armed: ArmedWaiter,
+  patience: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<LeasedTask[]> {
+  if (armed.isDry(POLL_MS)) return [];
   const { session, max } = p;
   const { tenantId, leaseMs } = session;
   const claimed = { tenantId, sessionId: session.id, routeIds, limit: max, leaseMs, acquireId: p.acquireId };
-  let { leases, contended } = await claimReady(deps.hot, claimed);
-  // Another claim took what this one saw: there is more, or it will be back.
-  for (let retry = 0; leases.length === 0 && contended && retry < 3; retry++) {
-    ({ leases, contended } = await claimReady(deps.hot, claimed));
-  }
+  const outcome = await deps.turns.take(routeIds, patience, async () =>
+    // Who had the turn before may have left nothing.
+    armed.isDry(POLL_MS) ? undefined : claimAll(deps.hot, claimed),
+  );
+  if (outcome === undefined) return [];
+  const { leases, contended } = outcome;
   // With few routes each head was looked at as deep as was asked for: less than that is all there was.
   const isAll = leases.length < max && (leases.length === 0 || routeIds.length <= FULL_DEPTH_ROUTES);
   if (isAll && !contended) armed.foundDry();
@@ -89,6 +98,15 @@ async function claim(
     return [];
   }
   return handOut(deps, session, leases);
+}
+
+async function claimAll(db: Db, p: Parameters<typeof claimReady>[1]): ReturnType<typeof claimReady> {
+  let claimed = await claimReady(db, p);
+  // The claim of another process took what this one saw: there is more, or it will be back.
+  for (let retry = 0; claimed.leases.length === 0 && claimed.contended && retry < MAX_RETRIES; retry++) {
+    claimed = await claimReady(db, p);
+  }
+  return claimed;
 }
 
 /** Makes what the worker gets of leases: definitions, params and the progress of earlier attempts. */

@@ -7,6 +7,7 @@ import type { Db } from "@runmesh/store/db";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
 import { createLeaseService } from "./lease-service.ts";
 import { LinkWatch } from "./link-watch.ts";
+import { ClaimTurns } from "./claim-turns.ts";
 import { createReaper } from "./reaper.ts";
 import { Reports } from "./reports.ts";
 import { RouteTable } from "./route-table.ts";
@@ -46,6 +47,7 @@ export function createLeaseManager({ hot, renewal, db, wakeups, log }: LeaseMana
     sessions,
     routes,
     waiters,
+    turns: new ClaimTurns(),
     reports,
     links,
     get draining() {
