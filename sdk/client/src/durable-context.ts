@@ -48,15 +48,16 @@ export interface DurableContext {
   /**
    * Runs `fn` and records what it answers, any JSON of at most 256 KiB: it never runs again in this task. One that is
    * cut off before its record does, so `fn` gets a key, the same each time, for others to know it by. An error that it
-   * throws is not recorded, unless it is `nonRetryable`. `name` has 1 to 128 bytes, and may be used more than once.
+   * throws is recorded by its name and message, and thrown so on each pass, until it ends the handler: the next attempt
+   * runs `fn` again. `name` has 1 to 128 bytes, and may be used more than once. No call of the context may stand in `fn`.
    */
   step<T>(name: string, fn: (idempotencyKey: string) => Promise<T> | T): Promise<Stored<T>>;
   /** Waits so long, as in "1h30m", at most 366d. Over 10 s no worker is held. */
   sleep(duration: string): Promise<void>;
   /**
    * Waits for the next signal of this name, holding no worker meanwhile; one that came before is taken at once, first
-   * in, first out. With a `timeout`, as in "1d", it answers undefined when none came. A payload that `schema` refuses
-   * throws, and fails the task where that is not caught.
+   * in, first out. With a `timeout`, as in "1d", it answers undefined when none came, and null when one came that carries
+   * nothing. A payload that `schema` refuses throws, and fails the task where that is not caught.
    */
   waitForSignal<S extends StandardSchemaV1>(
     name: string,

@@ -5,6 +5,7 @@ import { monotonicMs } from "./clock.ts";
 import { createDurable, type Durable } from "./durable.ts";
 import type { CreateHost } from "./durable-calls.ts";
 import { clip } from "./failure.ts";
+import type { Forgotten } from "./journal.ts";
 import type { Line } from "./renewal-protocol.ts";
 import { type AbortCause, TaskAbortedError } from "./task-aborted.ts";
 
@@ -46,6 +47,7 @@ export class Attempt implements TaskContext {
   #controller: AbortController | undefined;
   readonly #createHost: CreateHost;
   #durable: Durable | undefined;
+  #isClosed = false;
 
   constructor(lease: LeasedTask, batch: number, ownTrustedUntil: number, receivedAt: number, createHost: CreateHost) {
     this.lease = lease;
@@ -84,6 +86,7 @@ export class Attempt implements TaskContext {
     if (this.#durable === undefined) {
       this.#durable = createDurable(this.#createHost(this));
       if (this.aborted !== undefined) this.#durable.journal.abort(new TaskAbortedError(this.aborted));
+      if (this.#isClosed) this.#durable.journal.close();
     }
     return this.#durable;
   }
@@ -105,14 +108,25 @@ export class Attempt implements TaskContext {
   }
 
   /** Why the attempt fails whatever its handler answers. */
-  get fault(): Error | undefined {
+  get fault(): unknown {
     return this.#durable?.journal.fault;
   }
 
+  /** A durable call of the handler was aborted: what it answers was not made of what it asked for. */
+  get isCut(): boolean {
+    return this.#durable?.journal.isCut ?? false;
+  }
+
+  /** What the handler did not await is cut off. */
+  close(): void {
+    this.#isClosed = true;
+    this.#durable?.journal.close();
+  }
+
   /** The recorded failures that are behind what the handler threw. */
-  forget(thrown: unknown): { forget?: number[] } {
-    const forget = this.#durable?.journal.failuresBehind(thrown) ?? [];
-    return forget.length === 0 ? {} : { forget };
+  forget(thrown: unknown): { forget?: Forgotten } {
+    const forget = this.#durable?.journal.failuresBehind(thrown);
+    return forget === undefined ? {} : { forget };
   }
 
   get signal(): AbortSignal {

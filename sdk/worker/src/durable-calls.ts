@@ -56,7 +56,8 @@ export function createDurableCalls(options: {
       const { position, occurrence } = call;
       const ask = () => runs.startChildRun({ ...named(), position, occurrence, start, detached });
       const { runId } = await ask().catch(async (error: unknown) => {
-        if (typeof workflow === "string" || !(error instanceof MeshError) || error.reason !== "NOT_FOUND") throw error;
+        if (!(error instanceof MeshError) || error.reason !== "NOT_FOUND") throw error;
+        if (typeof workflow === "string") throw unknownWorkflow(error);
         registration.forget(workflow);
         start.contentHash = (await registration.register(workflow)).contentHash;
         return ask();
@@ -107,6 +108,9 @@ async function readTarget(
   const { contentHash } = await registration.register(workflow);
   return { workflow: workflow.name, contentHash };
 }
+
+const unknownWorkflow = (cause: MeshError) =>
+  new MeshError("NOT_FOUND", `${cause.message}: register it before, or give startRun its definition`, { cause });
 
 async function checkInput(workflow: AnyWorkflow, input: unknown): Promise<unknown> {
   try {

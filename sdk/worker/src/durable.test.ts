@@ -1,78 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { RunFailedError } from "@runmesh/client";
-import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
+import { StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
 import { expect, test } from "vitest";
-import { createDurable, type Durable } from "./durable.ts";
+import { startTask } from "../test/recorded-task.ts";
+import type { Durable } from "./durable.ts";
 import { nonRetryable } from "./index.ts";
-import type { Call } from "./journal.ts";
-
-/** A task's record, as the mesh keeps it over the passes of a handler. */
-function startTask() {
-  const record: Step[] = [];
-  let passes = 0;
-  let childId = 100n;
-  const task = {
-    record,
-    /** Answers of waits by name, as they come. */
-    signals: new Map<string, string[]>(),
-    refused: undefined as Error | undefined,
-    suspensions: [] as string[][],
-    started: [] as bigint[],
-    /** Runs the handler from its top. Answers what it does, or "suspended". */
-    async pass<T>(handler: (ctx: Durable) => Promise<T>): Promise<T | "suspended"> {
-      const suspended = Promise.withResolvers<"suspended">();
-      const put = (step: Step) => {
-        const at = record.findIndex((other) => other.position === step.position);
-        if (at >= 0 && record[at]!.done > 0) return;
-        if (at >= 0) record.splice(at, 1);
-        record.push(create(StepSchema, { ...step, done: Math.max(0, ...record.map((other) => other.done)) + 1 }));
-      };
-      const durable = createDurable({
-        isFirst: passes++ === 0,
-        inProcessMs: 10_000,
-        scope: "7/k",
-        onSuspended: () => suspended.resolve("suspended"),
-        async startChild(call: Call) {
-          const step = create(StepSchema, { ...call, done: 1, childRunId: ++childId });
-          task.started.push(childId);
-          const before = record.find((other) => other.position === call.position);
-          if (before !== undefined) Object.assign(before, { childRunId: childId, renew: false });
-          else put(step);
-          return step;
-        },
-        store: {
-          load: async () => record.map((step) => create(StepSchema, { ...step })),
-          async record(steps) {
-            if (task.refused) throw task.refused;
-            for (const step of steps) put(step);
-          },
-          async suspend(waits) {
-            const answers: Step[] = [];
-            for (const wait of waits) {
-              const json = task.signals.get(wait.name)?.shift();
-              if (json === undefined) continue;
-              const { position, kind, name, occurrence } = wait;
-              put(create(StepSchema, { position, kind, name, occurrence, valueJson: Buffer.from(json) }));
-              answers.push(record.at(-1)!);
-            }
-            if (answers.length > 0) return answers;
-            task.suspensions.push(waits.map((wait) => wait.name));
-            return "suspended";
-          },
-        },
-      });
-      const ended = handler(durable).catch((error: unknown) => {
-        throw Object.assign(error as object, {
-          forget: durable.journal.failuresBehind(error),
-          fault: durable.journal.fault,
-        });
-      });
-      return Promise.race([ended, suspended.promise]);
-    },
-  };
-  return task;
-}
 
 test("a recorded step never runs again, and gets the same key each time it does run", async () => {
   const task = startTask();
@@ -189,7 +122,7 @@ test("a step's non-retryable error is recorded, and is thrown on each pass until
         runs++;
         throw nonRetryable(new RangeError("declined"));
       })
-      .catch((error: unknown) => (error as { cause: Error }).cause.name);
+      .catch((error: Error) => error.name);
     await ctx.step("refund", () => 1);
     return name;
   };
@@ -197,7 +130,10 @@ test("a step's non-retryable error is recorded, and is thrown on each pass until
   expect([await task.pass(caught), await task.pass(caught), runs]).toEqual(["RangeError", "RangeError", 1]);
   const let_through = startTask();
   const failing = (ctx: Durable) => ctx.step("pay", () => Promise.reject(nonRetryable(new RangeError("declined"))));
-  await expect(let_through.pass(failing)).rejects.toMatchObject({ message: "declined", forget: [0] });
+  await expect(let_through.pass(failing)).rejects.toMatchObject({
+    message: "declined",
+    forget: { steps: [0], from: 0 },
+  });
 });
 
 test("a child that failed and ended the handler is named, to be started anew; one that is caught is not", async () => {
@@ -215,7 +151,12 @@ test("a child that failed and ended the handler is named, to be started anew; on
   const failed = task.pass(handler);
 
   await expect(failed).rejects.toBeInstanceOf(RunFailedError);
-  await expect(failed).rejects.toMatchObject({ runId: "101", taskKey: "t", errorType: "Torn", forget: [1] });
+  await expect(failed).rejects.toMatchObject({
+    runId: "101",
+    taskKey: "t",
+    errorType: "Torn",
+    forget: { steps: [1], from: 0 },
+  });
   task.record.splice(1);
   task.record[0]!.renew = true;
   expect(await task.pass(handler)).toBe("suspended");

@@ -10,8 +10,8 @@ import {
 import { validate } from "@runmesh/client/internal";
 import { type Step, StepKind } from "@runmesh/contracts/lease/v1/lease_pb";
 import { readDuration } from "./duration.ts";
-import { CheckFailedError, isNonRetryable, nonRetryable, readFailure } from "./failure.ts";
-import { type Answer, type Call, Journal, type JournalStore } from "./journal.ts";
+import { CheckFailedError, readFailure, StepFailedError } from "./failure.ts";
+import { type Answer, type Call, failedWith, Journal, type JournalStore } from "./journal.ts";
 
 /** What durable calls need of the mesh, and of the attempt that makes them. */
 export interface DurableHost {
@@ -39,56 +39,48 @@ const SIGNAL_NAME = /^[A-Za-z0-9._/-]{1,128}$/;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** A failure that was recorded: what `name` says is the type of what the step threw. */
-class StepFailedError extends Error {
-  constructor(type: string, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.name = type;
-  }
-}
-
 export function createDurable(host: DurableHost): Durable {
   const journal = new Journal(host);
 
   async function step<T>(name: string, fn: (idempotencyKey: string) => Promise<T> | T): Promise<never> {
     checkName(name);
+    if (typeof fn !== "function") throw invalid(`step ${name} takes a function, not ${show(fn)}`);
     let thrown: unknown;
     const answer = await journal.call(StepKind.STEP, name, (call) => {
+      const loose = journal.takeLoose(call);
       void journal.run(call, async () => {
+        if (loose !== undefined) return loose;
         try {
-          const value = await fn(keyOf(host.scope, call));
-          return { valueJson: writeValue(value, name) };
+          return { valueJson: writeValue(await fn(keyOf(host.scope, call)), name) };
         } catch (error) {
-          if (!isNonRetryable(error)) throw error;
           thrown = error;
-          const { type, message } = readFailure(error);
-          return { error: { $typeName: "runmesh.lease.v1.StepError", type, message, state: "", taskKey: "" } };
+          return failedWith(readFailure(error));
         }
       });
     });
     if (answer.error === undefined) return readValue(answer) as never;
-    const error = new StepFailedError(answer.error.type, answer.error.message, thrown);
+    const error = new StepFailedError(answer.error, thrown);
     journal.gave(error, answer.position);
-    throw nonRetryable(error);
+    throw error;
   }
 
   async function sleep(duration: string): Promise<void> {
-    const ms = readDuration(duration);
+    const ms = checkDuration(duration, "sleep");
     await journal.call(StepKind.SLEEP, "sleep", (call) => {
       if (ms <= host.inProcessMs) void journal.run(call, () => rest(ms));
-      else journal.wait(call, { duration: toDuration(ms) });
+      else journal.wait(call, { durationMs: ms });
     });
   }
 
   async function waitForSignal(name: string, options: SignalOptions = {}): Promise<never> {
-    if (!SIGNAL_NAME.test(name)) throw invalidName(name, "1 to 128 characters of [A-Za-z0-9._/-]");
+    if (typeof name !== "string" || !SIGNAL_NAME.test(name)) {
+      throw invalid(`a signal's name has 1 to 128 characters of [A-Za-z0-9._/-], and is not ${show(name)}`);
+    }
     const { schema, timeout } = options;
-    const ms = timeout === undefined ? undefined : readDuration(timeout);
-    const answer = await journal.call(StepKind.SIGNAL, name, (call) => {
-      journal.wait(call, ms === undefined ? {} : { duration: toDuration(ms) });
-    });
+    const answer = await journal.call(StepKind.SIGNAL, name, waitUpTo(journal, timeout));
     if (answer.timedOut) return undefined as never;
-    const payload = readValue(answer);
+    // Nothing is what a time-out answers: a signal that carries nothing is null.
+    const payload = readValue(answer) ?? null;
     if (schema === undefined) return payload as never;
     try {
       return (await validate(schema, payload, `signal.${name}`)) as never;
@@ -98,7 +90,11 @@ export function createDurable(host: DurableHost): Durable {
   }
 
   async function startRun(workflow: AnyWorkflow | string, input?: unknown, options: StartOptions = {}) {
-    const name = typeof workflow === "string" ? workflow : workflow.name;
+    const name = typeof workflow === "string" ? workflow : workflow?.name;
+    if (typeof name !== "string") throw invalid(`startRun takes a workflow or the name of one, not ${show(workflow)}`);
+    if (options.dueTime !== undefined && !(options.dueTime.getTime() > 0)) {
+      throw invalid(`dueTime is a Date after 1970, not ${show(options.dueTime)}`);
+    }
     const start = (call: Call) => host.startChild(call, workflow, input, options);
     const answer = await journal.call(
       StepKind.CHILD,
@@ -109,7 +105,34 @@ export function createDurable(host: DurableHost): Durable {
     return createChild(journal, name, answer.position, String(answer.childRunId));
   }
 
-  return { journal, step, sleep, waitForSignal, startRun } as Durable;
+  return {
+    journal,
+    step: quietly(step),
+    sleep: quietly(sleep),
+    waitForSignal: quietly(waitForSignal),
+    startRun: quietly(startRun),
+  } as unknown as Durable;
+}
+
+/**
+ * A handler may begin calls and await them later, or not: when the attempt is aborted all of them fail, and those that
+ * nobody awaits any more must not end the process.
+ */
+function quietly<A extends unknown[], T>(call: (...args: A) => Promise<T>): (...args: A) => Promise<T> {
+  return (...args) => {
+    const answer = call(...args);
+    answer.catch(() => undefined);
+    return answer;
+  };
+}
+
+function waitUpTo(journal: Journal, timeout: string | undefined, childPosition?: number): (call: Call) => void {
+  const durationMs = timeout === undefined ? undefined : checkDuration(timeout, "timeout");
+  return (call) =>
+    journal.wait(call, {
+      ...(durationMs !== undefined && { durationMs }),
+      ...(childPosition !== undefined && { childPosition }),
+    });
 }
 
 interface SignalOptions {
@@ -120,11 +143,8 @@ interface SignalOptions {
 function createChild(journal: Journal, workflow: string, childPosition: number, id: string): ChildRun<unknown> {
   let result: Promise<unknown> | undefined;
 
-  async function getResult(timeout?: string): Promise<unknown> {
-    const ms = timeout === undefined ? undefined : readDuration(timeout);
-    const answer = await journal.call(StepKind.RESULT, workflow, (call) => {
-      journal.wait(call, ms === undefined ? { childPosition } : { childPosition, duration: toDuration(ms) });
-    });
+  const getResult = quietly(async (timeout?: string): Promise<unknown> => {
+    const answer = await journal.call(StepKind.RESULT, workflow, waitUpTo(journal, timeout, childPosition));
     if (answer.timedOut) {
       const late = new ResultTimeoutError(id, timeout!);
       journal.gave(late, answer.position);
@@ -140,7 +160,7 @@ function createChild(journal: Journal, workflow: string, childPosition: number, 
     });
     journal.gave(error, answer.position);
     throw error;
-  }
+  });
 
   return {
     id,
@@ -167,33 +187,40 @@ function writeValue(value: unknown, name: string): Uint8Array<ArrayBuffer> {
   try {
     text = JSON.stringify(value);
   } catch (cause) {
-    throw new CheckFailedError("INVALID_PAYLOAD", `what step ${name} answered is not JSON`, cause);
+    const why = (cause as Error).message;
+    throw new CheckFailedError("INVALID_PAYLOAD", `what step ${name} answered is not JSON: ${why}`, cause);
   }
   // Nothing, and not null, is recorded as nothing.
   const json = encoder.encode(text ?? "");
   if (json.length <= MAX_VALUE) return json;
   throw new CheckFailedError(
     "TOO_LARGE",
-    `step ${name} answered ${json.length} bytes of JSON; at most ${MAX_VALUE} are recorded`,
+    `step ${name} answered ${json.length} bytes of JSON; at most ${MAX_VALUE} are recorded: answer where it is kept instead`,
   );
 }
 
 const readValue = ({ valueJson }: Step): unknown =>
   valueJson.length === 0 ? undefined : JSON.parse(decoder.decode(valueJson));
 
-function checkName(name: string): void {
-  const isFine = name !== "" && !name.includes("\0") && name.isWellFormed() && encoder.encode(name).length <= MAX_NAME;
-  if (!isFine) throw invalidName(name, "1 to 128 bytes of UTF-8 without NUL");
+function checkName(name: unknown): asserts name is string {
+  const isFine =
+    typeof name === "string" &&
+    name !== "" &&
+    !name.includes("\0") &&
+    name.isWellFormed() &&
+    encoder.encode(name).length <= MAX_NAME;
+  if (!isFine) throw invalid(`a step's name has 1 to 128 bytes of UTF-8 without NUL, and is not ${show(name)}`);
 }
 
-const invalidName = (name: string, wanted: string) =>
-  new CheckFailedError("INVALID_FIELD", `a name has ${wanted}, not ${JSON.stringify(name)}`);
-
-function toDuration(ms: number) {
-  const seconds = Math.floor(ms / 1_000);
-  return {
-    $typeName: "google.protobuf.Duration" as const,
-    seconds: BigInt(seconds),
-    nanos: Math.round((ms - seconds * 1_000) * 1e6),
-  };
+/** A faulty duration is not tried again: it is faulty on each pass. */
+function checkDuration(duration: string, what: string): number {
+  try {
+    return readDuration(duration);
+  } catch (cause) {
+    throw new CheckFailedError("INVALID_FIELD", `${what}: ${(cause as Error).message}`, cause);
+  }
 }
+
+const invalid = (message: string) => new CheckFailedError("INVALID_FIELD", message);
+
+const show = (value: unknown): string => (typeof value === "string" ? JSON.stringify(value) : String(value));

@@ -1,5 +1,6 @@
 import { MeshError } from "@runmesh/client";
 import { readDuration } from "./duration.ts";
+import type { Forgotten } from "./journal.ts";
 
 /** What a failed attempt reports. */
 export interface Failure {
@@ -9,8 +10,8 @@ export interface Failure {
   readonly message: string;
   readonly retryable: boolean;
   readonly retryAfterMs?: number;
-  /** Positions of recorded failures that are behind it. */
-  readonly forget?: readonly number[];
+  /** Recorded failures that are behind it, and what followed from them. */
+  readonly forget?: Forgotten;
 }
 
 const MAX_TYPE = 128;
@@ -26,9 +27,6 @@ export function retryAfter(duration: string, cause: unknown): Error {
   return new Verdict(cause, true, readDuration(duration));
 }
 
-/** Whether a handler said so of what it threw. */
-export const isNonRetryable = (thrown: unknown): boolean => thrown instanceof Verdict && !thrown.retryable;
-
 class Verdict extends Error {
   override readonly name = "TaskVerdict";
   readonly retryable: boolean;
@@ -41,15 +39,36 @@ class Verdict extends Error {
   }
 }
 
+/**
+ * A step's failure as it is recorded: its `name` is the type of what the step threw. Each pass is given the same, so
+ * nothing else of that is there, but for its stack where it was thrown in this pass.
+ */
+export class StepFailedError extends Error {
+  readonly retryable: boolean;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(
+    recorded: { readonly type: string; readonly message: string; readonly retryable: boolean },
+    thrown: unknown,
+  ) {
+    super(recorded.message);
+    this.name = recorded.type;
+    this.retryable = recorded.retryable;
+    this.retryAfterMs = thrown instanceof Verdict ? thrown.retryAfterMs : undefined;
+    const cause = thrown instanceof Verdict ? thrown.cause : thrown;
+    if (cause instanceof Error && cause.stack !== undefined) this.stack = cause.stack;
+  }
+}
+
 /** Reads whatever a handler threw. A check that failed is not tried again: the next attempt would fail it too. */
 export function readFailure(thrown: unknown): Failure {
-  const verdict = thrown instanceof Verdict ? thrown : undefined;
-  const cause = verdict ? verdict.cause : thrown;
-  const failedCheck = cause instanceof CheckFailedError;
+  const verdict = thrown instanceof Verdict || thrown instanceof StepFailedError ? thrown : undefined;
+  const cause = thrown instanceof Verdict ? thrown.cause : thrown;
+  const isFinal = cause instanceof CheckFailedError || (cause instanceof StepFailedError && !cause.retryable);
   return {
     type: clip(typeOf(cause), MAX_TYPE),
     message: clip(messageOf(cause), MAX_MESSAGE),
-    retryable: verdict?.retryable ?? !failedCheck,
+    retryable: verdict?.retryable ?? !isFinal,
     ...(verdict?.retryAfterMs !== undefined && { retryAfterMs: verdict.retryAfterMs }),
   };
 }
@@ -71,6 +90,8 @@ export class CheckFailedError extends Error {
 
 function typeOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return "NonError";
+  if (thrown instanceof StepFailedError) return thrown.name;
+  if (thrown instanceof MeshError) return thrown.reason;
   return thrown.name !== "Error" && thrown.name ? thrown.name : thrown.constructor.name || "Error";
 }
 

@@ -1,5 +1,6 @@
 import type { Attempt } from "./attempt.ts";
 import { type Failure, readFailure } from "./failure.ts";
+import { TaskAbortedError } from "./task-aborted.ts";
 
 /** What the worker reports of an attempt whose handler has ended. */
 export type Outcome =
@@ -9,11 +10,14 @@ export type Outcome =
   /** The server knows more of it already. */
   | { readonly kind: "dropped" };
 
-/** A result counts whatever was aborted: the server decides whether it came in time. */
+/**
+ * A result counts whatever was aborted: the server decides whether it came in time. But where a durable call was, the
+ * handler went on without what it had asked for.
+ */
 export function outcomeOfResult(attempt: Attempt, outputJson: Uint8Array<ArrayBuffer>): Outcome {
-  if (attempt.lost) return outcomeOfLost(attempt);
-  const fault = attempt.fault;
-  return fault ? { kind: "failed", failure: readFailure(fault) } : { kind: "completed", outputJson };
+  if (attempt.isCut && attempt.aborted) return outcomeOfThrown(attempt, new TaskAbortedError(attempt.aborted));
+  if (attempt.lost || attempt.fault) return outcomeOfThrown(attempt, attempt.fault);
+  return { kind: "completed", outputJson };
 }
 
 /** What an aborted handler throws says nothing about the task: an outage or a shutdown burns no attempt (G4, G7). */

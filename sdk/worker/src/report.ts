@@ -43,7 +43,7 @@ function writeMessage(attempt: Attempt, outcome: Exclude<Outcome, { kind: "dropp
         log: linesOf(attempt),
         ...(attempt.progressJson && { progressJson: attempt.progressJson }),
         ...(retryAfterMs !== undefined && { retryAfter: writeDuration(retryAfterMs) }),
-        ...(forget && { forgetSteps: [...forget] }),
+        ...(forget && { forgetSteps: [...forget.steps], forgetFrom: forget.from }),
       });
     }
     case "released":

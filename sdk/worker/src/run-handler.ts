@@ -7,18 +7,24 @@ const MAX_OUTPUT = 256 * 1024;
 
 /**
  * Runs a handler: input checked before, output checked after, and answered as JSON text. Throws what the handler threw
- * or `CheckFailedError`.
+ * or `CheckFailedError`. `onSettled` is called when the handler has ended, before its output is checked.
  */
 export async function runHandler(
   handler: Handler,
   input: unknown,
   context: TaskContext,
+  onSettled: () => void,
 ): Promise<Uint8Array<ArrayBuffer>> {
   // What is not a promise is not awaited: a turn of the loop for each of three steps would show.
   let checked = check(handler.definition.input, input, "input");
   if (isPromise(checked)) checked = await checked;
-  let answer = handler.run(checked, context);
-  if (isPromise(answer)) answer = await answer;
+  let answer: unknown;
+  try {
+    answer = handler.run(checked, context);
+    if (isPromise(answer)) answer = await answer;
+  } finally {
+    onSettled();
+  }
   let output = check(handler.definition.output, answer, "output");
   if (isPromise(output)) output = await output;
   return writeOutput(output);

@@ -1,4 +1,4 @@
-import type { Handler, Task, TaskContext, TaskLog } from "@runmesh/client";
+import type { DurableContext, Handler, Task, TaskContext, TaskLog } from "@runmesh/client";
 import { createFakeDurable, type FakeMesh } from "./fake-durable.ts";
 import { runHandler } from "./run-handler.ts";
 
@@ -26,13 +26,16 @@ export async function runTask<W, H, R, S>(
   options: RunTaskOptions = {},
 ): Promise<S> {
   const { run } = typeof handler === "function" ? task.handle(handler) : handler;
-  const json = await runHandler({ task: task.name, definition: task, run }, input, createContext(task.name, options));
+  const durable = createFakeDurable(`1/${task.name}`, options);
+  const context = createContext(task.name, options, durable);
+  const handled = { task: task.name, definition: task, run };
+  const json = await runHandler(handled, input, context, () => durable.journal.close());
   return JSON.parse(new TextDecoder().decode(json));
 }
 
-function createContext(name: string, options: RunTaskOptions): TaskContext {
+function createContext(name: string, options: RunTaskOptions, durable: DurableContext): TaskContext {
   const tell = (level: keyof TaskLog) => (message: string) => options.onLog?.(level, message);
-  const { step, sleep, waitForSignal, startRun } = createFakeDurable(`1/${name}`, options);
+  const { step, sleep, waitForSignal, startRun } = durable;
   return {
     signal: options.signal ?? new AbortController().signal,
     fence: options.fence ?? 1n,

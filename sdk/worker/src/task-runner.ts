@@ -94,7 +94,7 @@ export function createTaskRunner(options: RunnerOptions): TaskRunner {
       if (lease.startFirst && !(await isStarted(attempt))) {
         outcome = { kind: attempt.lost && !lease.exclusive ? "dropped" : "released" };
       } else {
-        outcome = outcomeOfResult(attempt, await runHandler(handler, input, attempt));
+        outcome = outcomeOfResult(attempt, await runHandler(handler, input, attempt, () => attempt.close()));
       }
     } catch (thrown) {
       outcome = outcomeOfThrown(attempt, thrown);

@@ -12,7 +12,7 @@ import { exceedsUtf8, findNameFault, findTextFault } from "@runmesh/domain/names
 import { printable } from "@runmesh/domain/printable";
 import { readPayload } from "@runmesh/platform/payload";
 import type { RecordedError } from "@runmesh/store/child-end";
-import { MAX_STEPS, STEP_KINDS, STEP_OUTCOMES, type StepCall, type StepRow } from "@runmesh/store/steps";
+import { MAX_POSITION, MAX_STEPS, STEP_KINDS, STEP_OUTCOMES, type StepCall, type StepRow } from "@runmesh/store/steps";
 import type { SuspendTask, WaitCall } from "@runmesh/store/suspend-task";
 import { readLog, readSmallJson } from "./report-message.ts";
 
@@ -64,7 +64,7 @@ export function readWaits(request: SuspendTaskRequest): Pick<SuspendTask, "waits
 }
 
 export function readFrom(request: ListStepsRequest): number {
-  return Math.min(request.fromPosition, MAX_STEPS);
+  return Math.min(request.fromPosition, MAX_POSITION);
 }
 
 function readWait(wait: Wait, field: string): WaitCall {
@@ -109,7 +109,8 @@ function readValue(json: Uint8Array, field: string): Buffer | null {
 function writeError(error: StepError): Buffer {
   const type = printable(error.type || "Error", MAX_TYPE_BYTES);
   const message = printable(error.message, MAX_MESSAGE_BYTES);
-  return Buffer.from(JSON.stringify({ type, message } satisfies RecordedError));
+  const { retryable } = error;
+  return Buffer.from(JSON.stringify({ type, message, ...(retryable && { retryable }) } satisfies RecordedError));
 }
 
 /** A step as the contract has it. */
@@ -123,8 +124,9 @@ export function writeStep(row: StepRow) {
 
 function readError(value: Buffer | null) {
   // The mesh wrote it itself.
-  const { type, message, state = "", taskKey = "" } = JSON.parse(value!.toString("utf8")) as RecordedError;
-  return { type, message, state, taskKey };
+  const recorded = JSON.parse(value!.toString("utf8")) as RecordedError;
+  const { type, message, state = "", taskKey = "", retryable = false } = recorded;
+  return { type, message, state, taskKey, retryable };
 }
 
 export const mismatch = (position: number): MeshError =>

@@ -8,6 +8,7 @@ import { MAX_INT4 } from "@runmesh/platform/int4";
 import { readPayload } from "@runmesh/platform/payload";
 import { isValidTimestamp } from "@runmesh/platform/timestamp";
 import type { NewLogLine } from "@runmesh/store/attempt-logs";
+import { MAX_STEPS } from "@runmesh/store/steps";
 import type { NamedLease } from "./renewals.ts";
 import type { CompletedItem, FailedItem } from "./reports.ts";
 
@@ -43,7 +44,10 @@ export function readFailed(task: FailedTask, field: string): FailedItem | MeshEr
     },
     retryAfterMs: task.retryAfter === undefined ? 0 : Math.max(0, durationMs(task.retryAfter)),
     log: readLog(task.taskId, task.fence, task.log),
-    forget: task.forgetSteps.filter((step) => step <= MAX_INT4).slice(0, MAX_FORGOTTEN),
+    forget: {
+      positions: task.forgetSteps.filter((step) => step <= MAX_INT4).slice(0, MAX_FORGOTTEN),
+      from: Math.min(task.forgetFrom, MAX_STEPS),
+    },
   }));
 }
 

@@ -15,6 +15,7 @@ import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
 import { type EndedLease, type LeaseError, settleRun } from "@runmesh/store/settle-run";
 import { forgetFailures } from "@runmesh/store/steps";
+import { haveChildrenFollow } from "@runmesh/store/stray-children";
 import { Completer, type CompleterOptions } from "./completer.ts";
 import { RunLimits } from "./run-limits.ts";
 import type { Session } from "./sessions.ts";
@@ -36,8 +37,8 @@ export interface FailedItem extends LeaseKey {
   readonly error: LeaseError;
   readonly retryAfterMs: number;
   readonly log: readonly NewLogLine[];
-  /** Positions of recorded failures that ended the handler. */
-  readonly forget: readonly number[];
+  /** Positions of recorded failures that ended the handler, and from which on calls followed from them. */
+  readonly forget: { readonly positions: readonly number[]; readonly from: number };
 }
 
 /** Accepted, or why not. */
@@ -180,9 +181,13 @@ export class Reports {
 
   /** A crash after this is no loss: the next attempt tries anew what would have failed the same. */
   async #forget({ tenantId, id: sessionId }: Session, items: readonly FailedItem[]): Promise<void> {
-    for (const { taskId, fence, forget: positions } of items) {
-      if (positions.length === 0) continue;
-      await forgetFailures(this.#options.hot, { tenantId, sessionId, taskId, fence, positions });
+    const { hot, wakeups } = this.#options;
+    for (const { taskId, fence, forget } of items) {
+      if (forget.positions.length === 0) continue;
+      const children = await forgetFailures(hot, { tenantId, sessionId, taskId, fence, ...forget });
+      if (children.length === 0) continue;
+      await haveChildrenFollow(hot, { tenantId, runId: runIdOf(taskId) });
+      wakeups.notify("children");
     }
   }
 

@@ -17,6 +17,8 @@ export interface RecordedError {
   /** Of a child run that ended without success. */
   readonly state?: string;
   readonly taskKey?: string;
+  /** Of a step: where it ends its handler, another attempt may follow. */
+  readonly retryable?: boolean;
 }
 
 export interface Answer {

@@ -287,6 +287,15 @@ export declare type FailedTask = Message<"runmesh.lease.v1.FailedTask"> & {
    * @generated from field: repeated uint32 forget_steps = 7;
    */
   forgetSteps: number[];
+
+  /**
+   * Calls from this position on followed from those failures: they are forgotten too. Steps among them keep their answer,
+   * in a place from 10,000 on: where the next attempt comes to one of the same name and occurrence, it is answered by that.
+   * Signals among them can be waited for again. 0 for none.
+   *
+   * @generated from field: uint32 forget_from = 8;
+   */
+  forgetFrom: number;
 };
 
 /**
@@ -323,7 +332,7 @@ export declare const ReleasedTaskSchema: GenMessage<ReleasedTask>;
  */
 export declare type Step = Message<"runmesh.lease.v1.Step"> & {
   /**
-   * From 0, at most 9,999: the calls of a handler in their order.
+   * From 0, at most 9,999: the calls of a handler in their order. From 10,000 on: what `forget_from` left without a place.
    *
    * @generated from field: uint32 position = 1;
    */
@@ -426,6 +435,13 @@ export declare type StepError = Message<"runmesh.lease.v1.StepError"> & {
    * @generated from field: string task_key = 4;
    */
   taskKey: string;
+
+  /**
+   * Of a step: where it ends the handler, another attempt may follow. It is forgotten then.
+   *
+   * @generated from field: bool retryable = 5;
+   */
+  retryable: boolean;
 };
 
 /**
