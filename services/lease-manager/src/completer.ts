@@ -1,4 +1,5 @@
 import { MeshError } from "@runmesh/domain/errors";
+import { runIdOf } from "@runmesh/domain/ids";
 import type { Log } from "@runmesh/platform/log";
 import type { Completion, CompletionOutcome } from "@runmesh/store/complete-leases";
 
@@ -24,6 +25,14 @@ interface Waiting<C extends Completion> {
   readonly reject: (error: unknown) => void;
 }
 
+interface Tenant<C extends Completion> {
+  readonly waiting: Waiting<C>[];
+  /** Runs of the statements under way: a second statement would find their rows locked. */
+  readonly busyRuns: Set<bigint>;
+  running: number;
+  isScheduled: boolean;
+}
+
 const MAX_BATCH = 1_000;
 /** Statements of one tenant under way at once: the second fills the wait of the first for the network and the log. */
 const MAX_STATEMENTS = 2;
@@ -31,7 +40,7 @@ const MAX_STATEMENTS = 2;
 /** Merges completions that arrive at once into one statement for each tenant. */
 export class Completer<C extends Completion> {
   readonly #options: CompleterOptions<C>;
-  readonly #tenants = new Map<number, { waiting: Waiting<C>[]; running: number; isScheduled: boolean }>();
+  readonly #tenants = new Map<number, Tenant<C>>();
 
   constructor(options: CompleterOptions<C>) {
     this.#options = options;
@@ -42,7 +51,7 @@ export class Completer<C extends Completion> {
     return new Promise((resolve, reject) => {
       let tenant = this.#tenants.get(tenantId);
       if (tenant === undefined) {
-        tenant = { waiting: [], running: 0, isScheduled: false };
+        tenant = { waiting: [], busyRuns: new Set(), running: 0, isScheduled: false };
         this.#tenants.set(tenantId, tenant);
       }
       tenant.waiting.push({ completion, resolve, reject });
@@ -61,9 +70,13 @@ export class Completer<C extends Completion> {
     // The end of another statement took what was scheduled, and it has ended as well.
     if (tenant === undefined) return;
     while (tenant.waiting.length > 0 && tenant.running < MAX_STATEMENTS) {
-      const batch = takeDistinct(tenant.waiting);
+      const batch = takeBatch(tenant);
+      if (batch.length === 0) return;
+      const runIds = new Set(batch.map(runOf));
+      for (const runId of runIds) tenant.busyRuns.add(runId);
       tenant.running++;
       void this.#run(tenantId, batch).finally(() => {
+        for (const runId of runIds) tenant.busyRuns.delete(runId);
         tenant.running--;
         if (tenant.waiting.length > 0) this.#flush(tenantId);
         else if (tenant.running === 0) this.#tenants.delete(tenantId);
@@ -82,7 +95,7 @@ export class Completer<C extends Completion> {
 
   /** Items whose run another move holds go by themselves, run for run, so that one slow move holds up nobody else. */
   async #afterSkip(tenantId: number, skipped: readonly Waiting<C>[]): Promise<void> {
-    const runs = Map.groupBy(skipped, ({ completion }) => completion.taskId >> 20n);
+    const runs = Map.groupBy(skipped, runOf);
     await Promise.all(
       [...runs.values()].map(async (items) => {
         try {
@@ -123,13 +136,15 @@ export class Completer<C extends Completion> {
   }
 }
 
-/** Takes up to 1,000 items of distinct tasks, ascending; twins of a task wait for the next batch. */
-function takeDistinct<C extends Completion>(waiting: Waiting<C>[]): Waiting<C>[] {
+const runOf = (item: Waiting<Completion>): bigint => runIdOf(item.completion.taskId);
+
+/** Takes up to 1,000 items of distinct tasks, ascending; twins of a task, and tasks of busy runs, wait for a later one. */
+function takeBatch<C extends Completion>({ waiting, busyRuns }: Tenant<C>): Waiting<C>[] {
   const batch = new Map<bigint, Waiting<C>>();
   const rest: Waiting<C>[] = [];
   for (const item of waiting) {
     const { taskId } = item.completion;
-    if (batch.size < MAX_BATCH && !batch.has(taskId)) batch.set(taskId, item);
+    if (batch.size < MAX_BATCH && !batch.has(taskId) && !busyRuns.has(runOf(item))) batch.set(taskId, item);
     else rest.push(item);
   }
   waiting.length = 0;
