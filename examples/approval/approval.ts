@@ -8,7 +8,7 @@ export const approve = defineTask({
 });
 
 export const ship = defineTask({
-  name: "ship",
+  name: "ship-approved",
   input: z.object({ order: z.string() }),
   output: z.object({ tracking: z.string() }),
 });

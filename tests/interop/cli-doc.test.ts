@@ -43,13 +43,13 @@ test("bulk moves of the command's page answer how many they moved", async () => 
   expect(await runShellBlock(block, { url: mesh.url, cwd: folder })).toBe("0 runs retried\n");
 });
 
-test("the commands of the page of schedules put one, show it, and list its runs", async () => {
-  await mesh.given.workflow({ name: "report" });
-  const block = getCodeBlock(readCodeBlocks("docs/schedules.md"), "nightly-report");
+test("the commands of the page of schedules put one, show it, trigger it, and list its runs", async () => {
+  const block = getCodeBlock(readCodeBlocks("docs/schedules.md"), "nightly-order");
 
   const stdout = await runShellBlock(block, { url: mesh.url, cwd: folder });
 
-  const { schedule } = await mesh.schedules.getSchedule({ name: "nightly-report" });
-  expect(schedule).toMatchObject({ cron: "30 2 * * *", timeZone: "Europe/Berlin", workflow: "report" });
+  const { schedule } = await mesh.schedules.getSchedule({ name: "nightly-order" });
+  expect(schedule).toMatchObject({ cron: "30 2 * * *", timeZone: "Europe/Berlin", workflow: "order" });
   expect(stdout).toContain("30 2 * * * in Europe/Berlin");
+  expect(stdout).toMatch(/^state +SUCCEEDED$/m);
 });

@@ -2,6 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { getCodeBlock, readCodeBlocks } from "../markdown.ts";
 import { createPackedProject, type PackedProject } from "./packed-project.ts";
 
 const ESM = ["--platform=node", "--format=esm"];
@@ -39,13 +40,14 @@ test("a bundle made by esbuild does so without node_modules", async () => {
   expect(await run("bundled/program.mjs")).toEqual(ANSWER);
 });
 
-test("the packed types check the program, and refuse one that is wired wrong", async () => {
-  const check = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024", "--types", "node"];
+test("the check of the author's page takes the program with the packed types, and refuses one that is wired wrong", async () => {
+  const page = getCodeBlock(readCodeBlocks("docs/sdk.md"), "npx tsc").text;
+  const check = /^npx tsc (.*) order\.ts$/m.exec(page)![1]!.split(" ");
   const source = await readFile(join(project.folder, "program.ts"), "utf8");
   await writeFile(join(project.folder, "wrong.ts"), source.replace("{ n: w.input.n }", '{ n: "5" }'));
 
-  const wrong = project.tool("tsc", [...check, "--skipLibCheck", "wrong.ts"]);
+  const wrong = project.tool("tsc", [...check, "wrong.ts"]);
 
   await expect(wrong).rejects.toMatchObject({ stdout: expect.stringContaining("wrong.ts(20") });
-  await project.tool("tsc", [...check, "--skipLibCheck", "program.ts"]);
+  await project.tool("tsc", [...check, "program.ts"]);
 });
