@@ -228,6 +228,31 @@ test("runs that are due later hold up nobody under the limit of their key, howev
   expect(await states()).toEqual([Run_State.SUCCEEDED, Run_State.RUNNING]);
 });
 
+test("runs that are due later are noted once, so that no admission looks at them again, and come when they are due", async () => {
+  await using mesh = await startMesh();
+  const { name: workflow } = await mesh.given.workflow({ concurrency: { key: "lane", limit: 1 }, tasks: [{}] });
+  const dueTime = timestampFromMs(Date.now() + 3_600_000);
+  const { results } = await mesh.runs.startRuns({ runs: Array.from({ length: 1_000 }, () => ({ workflow, dueTime })) });
+  const waiting = async () =>
+    (
+      await mesh.db.one<{ n: number }>(
+        "",
+        "SELECT count(*)::int AS n FROM run_slot WHERE NOT active AND due_at IS NULL",
+        [],
+      )
+    ).n;
+
+  await expect.poll(waiting, { timeout: 30_000 }).toBe(0);
+  const [first] = results.map((one) => (one.result.case === "started" ? one.result.value.runId : 0n));
+  await mesh.db.rows("", "UPDATE run SET due_at = clock_timestamp() WHERE id = $1", [first]);
+  await mesh.db.rows("", "UPDATE run_timer SET due_at = clock_timestamp() WHERE run_id = $1", [first]);
+  const worker = await mesh.worker();
+  const task = await worker.acquireOne();
+
+  expect(task.runId).toBe(first);
+  expect(await waiting()).toBe(0);
+});
+
 test("a newcomer is refused, or cancels the oldest, as its limit says", async () => {
   await using mesh = await startMesh();
   const refusing = await mesh.given.workflow({ concurrency: { key: "r", limit: 1, onConflict: 3 } });

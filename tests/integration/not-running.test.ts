@@ -272,6 +272,20 @@ test("a run that waits for its limit says who has it and how many are before it"
   expect(task).toMatchObject(why);
 });
 
+test("a run's place before its limit counts those that are due, and none that begins later", async () => {
+  await using mesh = await startMesh();
+  const { name: workflow } = await mesh.given.workflow({ concurrency: { key: "lane", limit: 1 } });
+  const dueTime = timestampFromMs(Date.now() + 3_600_000);
+  await mesh.runs.startRun({ workflow });
+  await mesh.runs.startRuns({ runs: Array.from({ length: 100 }, () => ({ workflow, dueTime })) });
+
+  const { runId: next } = await mesh.runs.startRun({ workflow });
+  const { runId: last } = await mesh.runs.startRun({ workflow });
+
+  expect(await whyRun(mesh, next)).toMatchObject({ why: { case: "waitsForRunLimit", value: { position: 1 } } });
+  expect(await whyRun(mesh, last)).toMatchObject({ why: { case: "waitsForRunLimit", value: { position: 2 } } });
+});
+
 test("what runs, and what has ended, has no reason", async () => {
   await using mesh = await startMesh();
   const worker = await mesh.worker();

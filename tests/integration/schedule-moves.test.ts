@@ -162,3 +162,30 @@ test("deleting a schedule keeps its runs, and the same wish again is answered th
   await expect(mesh.schedules.getSchedule({ name })).rejects.toMatchObject({ reason: "NOT_FOUND" });
   expect((await mesh.runs.getRun({ runId })).run!.state).toBe(Run_State.RUNNING);
 });
+
+test("a trigger's repeat answers its run, whatever became of the schedule meanwhile", async () => {
+  await using mesh = await startMesh();
+  const name = await givenSchedule(mesh);
+  const { name: other } = await mesh.given.workflow();
+  const first = await mesh.schedules.triggerSchedule({ name, requestId: "once" });
+  const before = (await mesh.schedules.getSchedule({ name })).schedule!;
+
+  await mesh.schedules.putSchedule({ schedule: { ...before, labels: { now: "another" } } });
+  const relabelled = await mesh.schedules.triggerSchedule({ name, requestId: "once" });
+  await mesh.schedules.putSchedule({ schedule: { ...before, workflow: other } });
+  const moved = await mesh.schedules.triggerSchedule({ name, requestId: "once" });
+
+  expect(relabelled).toMatchObject({ runId: first.runId, created: false });
+  expect(moved).toMatchObject({ runId: first.runId, created: false });
+  expect(await runsOf(mesh, name)).toHaveLength(1);
+});
+
+test("sixty triggers at once, each of a workflow that nobody has loaded, are all served", async () => {
+  await using mesh = await startMesh();
+  const names = Array.from({ length: 60 }, (_, i) => `job-${i}`);
+  await Promise.all(names.map((name) => givenSchedule(mesh, { name })));
+
+  const answers = await Promise.all(names.map((name) => mesh.schedules.triggerSchedule({ name })));
+
+  expect(answers.every((answer) => answer.created)).toBe(true);
+});

@@ -3,7 +3,17 @@ import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
 import { Schedule_Overlap } from "@runmesh/contracts/schedule/v1/schedule_pb";
 import { startMesh } from "@runmesh/testing/mesh";
 import { expect, test } from "vitest";
-import { countsOf, givenSchedule, isoSeconds, makeDue, runsOf, settled, ticksOf, YEARLY } from "./given-schedule.ts";
+import {
+  AWAY,
+  countsOf,
+  givenSchedule,
+  isoSeconds,
+  makeDue,
+  runsOf,
+  settled,
+  ticksOf,
+  YEARLY,
+} from "./given-schedule.ts";
 
 test("a tick starts a run with the schedule's input and labels, which tell its name and time", async () => {
   await using mesh = await startMesh();
@@ -184,4 +194,39 @@ test("a tick that the workflow's own limit refuses is skipped", async () => {
   await settled(mesh, name, (ticks) => ticks.skipped === 1);
 
   expect(await runsOf(mesh, name)).toHaveLength(1);
+});
+
+test("schedules that cannot be moved, more than are looked at together, hold up no other", async () => {
+  await using mesh = await startMesh();
+  const sound = await givenSchedule(mesh, { name: "sound" });
+  await mesh.db.rows(
+    "",
+    `INSERT INTO schedule (tenant_id, name, paused, next_at, cron, time_zone, workflow, version, labels, overlap, catch_up_ms)
+    SELECT tenant_id, 'broken-' || n, false, clock_timestamp() - interval '1 hour', cron, 'Gone/Away', workflow, version,
+      labels, overlap, 7200000
+    FROM schedule, generate_series(1, 250) AS n`,
+    [],
+  );
+
+  await makeDue(mesh, sound, 5);
+  await settled(mesh, sound, (ticks) => ticks.started === 1);
+
+  await mesh.db.rows("", "DELETE FROM schedule WHERE name LIKE 'broken-%'", []);
+});
+
+test("old ticks are forgotten at once, however many there are", async () => {
+  await using mesh = await startMesh();
+  await givenSchedule(mesh, { paused: true });
+  await mesh.db.rows(
+    "",
+    `INSERT INTO schedule_tick (tenant_id, schedule_id, tick, run_id, open, created_at)
+    SELECT tenant_id, id, to_timestamp(n), n, false, clock_timestamp() - interval '8 days'
+    FROM schedule, generate_series(1, 12000) AS n`,
+    [],
+  );
+  const count = async () =>
+    (await mesh.db.one<{ n: number }>("", "SELECT count(*)::int AS n FROM schedule_tick", [])).n;
+
+  // The pauses between looks for old ticks are of ten seconds: twelve of them would take two minutes.
+  await expect.poll(count, AWAY).toBe(0);
 });

@@ -30,7 +30,7 @@ export interface Values {
 
 /** Where a name means something else in one statement than in the others. */
 const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) => Record<string, unknown>>> = {
-  "api-keys/": (of) => ({ id: of.keyId, name: of.keyName, hash: of.keyHash, beforeId: "g" }),
+  "api-keys/": (of) => ({ id: of.keyId, name: of.keyName, hash: of.keyHash, beforeId: "" }),
   "definitions/getDefinitionBody": (of) => ({ id: of.definitionId }),
   "workflows/": (of) => ({ name: of.workflow }),
   "definitions/": (of) => ({ hash: of.contentHash }),
@@ -54,7 +54,9 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) =
   "slot-counts/": (of) => ({ keys: ["k:one", `r:${of.runId}`] }),
   "slots/listCandidates": () => ({ keys: ["one"] }),
   "admit-freed/": (of) => ({ keys: ["k:one", `r:${of.runId}`, "w:one"], onDeferred: undefined }),
-  "begin-run/": () => ({ onDeferred: undefined }),
+  "begin-run/": (of) => ({ onDeferred: undefined, dueRunId: of.runId }),
+  "run-slots/": () => ({ key: "run", looked: 10 }),
+  "schedule-ticks/": () => ({ request: "00000000-0000-0000-0000-000000000001" }),
   "start-within-limits/": () => ({
     limits: {
       sharedBy: () => ({ key: "one", limit: 1 }),

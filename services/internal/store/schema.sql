@@ -306,9 +306,11 @@ CREATE TABLE run_slot (
   run_id bigint NOT NULL,
   slot_limit integer NOT NULL,
   active boolean NOT NULL,
+  due_at timestamp with time zone,
   CONSTRAINT run_slot_pkey PRIMARY KEY (tenant_id, key, run_id)
 );
 CREATE INDEX run_slot_run ON public.run_slot USING btree (run_id);
+CREATE INDEX run_slot_waiting ON public.run_slot USING btree (tenant_id, key, run_id) WHERE ((NOT active) AND (due_at IS NULL));
 
 CREATE TABLE run_timer (
   tenant_id integer NOT NULL,
@@ -357,12 +359,14 @@ CREATE TABLE schedule_tick (
   run_id bigint,
   open boolean NOT NULL,
   created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+  request uuid,
   CONSTRAINT schedule_tick_tenant_id_schedule_id_fkey FOREIGN KEY (tenant_id, schedule_id) REFERENCES schedule(tenant_id, id) ON DELETE CASCADE,
   CONSTRAINT schedule_tick_pkey PRIMARY KEY (tenant_id, schedule_id, tick)
 );
 CREATE INDEX schedule_tick_buffered ON public.schedule_tick USING btree (tenant_id, schedule_id, tick) WHERE (run_id IS NULL);
 CREATE INDEX schedule_tick_created ON public.schedule_tick USING btree (created_at);
 CREATE INDEX schedule_tick_open ON public.schedule_tick USING btree (tenant_id, schedule_id) WHERE open;
+CREATE UNIQUE INDEX schedule_tick_request ON public.schedule_tick USING btree (tenant_id, schedule_id, request) WHERE (request IS NOT NULL);
 
 CREATE TABLE scheduled (
   tenant_id integer NOT NULL,

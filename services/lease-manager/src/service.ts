@@ -5,9 +5,9 @@ import { composeServices, type Service } from "@runmesh/platform/service";
 import type { Wakeups } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
 import { DefinitionCache } from "@runmesh/store/definition-cache";
+import { ClaimTurns } from "./claim-turns.ts";
 import { createLeaseService } from "./lease-service.ts";
 import { LinkWatch } from "./link-watch.ts";
-import { ClaimTurns } from "./claim-turns.ts";
 import { createReaper } from "./reaper.ts";
 import { Reports } from "./reports.ts";
 import { RouteTable } from "./route-table.ts";
@@ -20,6 +20,8 @@ export interface LeaseManagerOptions {
   /** For renewals: they never wait behind the work. */
   readonly renewal: Db;
   readonly db: Db;
+  /** For what is looked up within transactions on the others, on connections that no transaction holds. */
+  readonly lookups: Db;
   readonly wakeups: Wakeups;
   readonly log: Log;
 }
@@ -29,8 +31,8 @@ export interface LeaseManager extends Service {
 }
 
 /** Worker sessions, claims, renewals, completions and expiry. */
-export function createLeaseManager({ hot, renewal, db, wakeups, log }: LeaseManagerOptions): LeaseManager {
-  const definitions = new DefinitionCache(db, () => wakeups.notify("routes"));
+export function createLeaseManager({ hot, renewal, db, lookups, wakeups, log }: LeaseManagerOptions): LeaseManager {
+  const definitions = new DefinitionCache(lookups, () => wakeups.notify("routes"));
   const sessions = new Sessions(db);
   const routes = new RouteTable(db, wakeups);
   const waiters = new Waiters(wakeups);

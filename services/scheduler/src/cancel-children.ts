@@ -47,6 +47,7 @@ async function cancelChild(deps: Deps, tenantId: number, parent: bigint, runId: 
   tellLost(wakeups, outcome.lost);
   for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);
   wakeups.notify(`run:${runId}`);
+  wakeups.notify(`ended:${runId}`);
   wakeups.notify("outbox");
   wakeups.notify("children");
 }

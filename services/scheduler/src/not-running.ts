@@ -113,7 +113,7 @@ async function readRunFacts(db: Db, tenantId: number, run: RunRow): Promise<RunF
   const limit = isPending ? await findAwaitedRunLimit(db, { ...p, most: MAX_NAMED }) : undefined;
   return {
     isPending,
-    isDue: run.due_at === null || run.due_at.getTime() <= Date.now(),
+    isDue: limit?.is_due ?? false,
     dueAt: run.due_at ?? undefined,
     pausedAt: run.state === RUN_STATES.PAUSED ? (await findPauseTime(db, p))?.at : undefined,
     limit: limit && {

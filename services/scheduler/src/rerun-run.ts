@@ -9,8 +9,8 @@ import type { LoadedDefinition } from "@runmesh/store/definition-cache";
 import { setRerunOf } from "@runmesh/store/reruns";
 import { findInputs, findRun, type RunRow } from "@runmesh/store/runs";
 import { useDefinition } from "@runmesh/store/unused-definitions";
+import { DeferredCancels } from "./deferred-cancels.ts";
 import { Registry } from "./registry.ts";
-import { RunMoves } from "./run-moves.ts";
 import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
 
 type Deps = StartDeps & { readonly wakeups: Wakeups };
@@ -37,15 +37,16 @@ export async function rerunRun(
     labels: row.labels,
     ...(found !== undefined && { inputPayload: { case: "inputJson" as const, value: found.input } }),
   });
-  return deps.db.transaction(async (tx) => {
-    const { definitions, wakeups } = deps;
-    const moves = new RunMoves({ db: tx, definitions, wakeups });
-    const scoped = { ...deps, db: tx, hot: tx, registry: new Registry(tx), moves };
+  const { run, pushedOut } = await deps.db.transaction(async (tx) => {
+    const pushedOut = new DeferredCancels({ ...deps, db: tx });
+    const scoped = { ...deps, db: tx, hot: tx, registry: new Registry(tx), moves: pushedOut };
     const [started] = await startRequestedRuns(scoped, tenantId, name, [start], traceparent, loaded);
     if (started instanceof MeshError) throw started;
     if (started!.created) await setRerunOf(tx, { tenantId, runId: started!.runId, rerunOf: runId });
-    return started!;
+    return { run: started!, pushedOut };
   });
+  await pushedOut.perform(deps.moves);
+  return run;
 }
 
 /** That of the run, or the version asked for. Throws NOT_FOUND. */

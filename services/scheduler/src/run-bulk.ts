@@ -108,7 +108,10 @@ async function moveOne(
   const asked = { tenantId, runId, principal, origin };
   const outcome = await moveInStore();
   if ((outcome.kind !== "done" && outcome.kind !== "ended") || !outcome.moved) return false;
-  if (outcome.kind === "ended") tellLost(deps.wakeups, outcome.lost);
+  if (outcome.kind === "ended") {
+    tellLost(deps.wakeups, outcome.lost);
+    deps.wakeups.notify(`ended:${runId}`);
+  }
   for (const route of outcome.wokenRoutes) deps.wakeups.notify(`ready:${route}`);
   deps.wakeups.notify("outbox");
   deps.wakeups.notify(`run:${runId}`);

@@ -7,24 +7,35 @@ import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { endRun } from "@runmesh/store/end-run";
 import { type DueTimer, listDueTimers, TIMER_KINDS } from "@runmesh/store/run-timers";
 import { cancelChildren } from "./cancel-children.ts";
+import { pushOutOlder } from "./push-out.ts";
+import type { RunMoves } from "./run-moves.ts";
 import { tellLost } from "./tell-lost.ts";
 
 const BATCH = 200;
 
 /** Starts runs whose start time has come, ends those whose deadline has, and has children follow their parents. */
-export function createRunTimers(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
+export function createRunTimers(deps: {
+  db: Db;
+  definitions: DefinitionCache;
+  moves: RunMoves;
+  wakeups: Wakeups;
+  log: Log;
+}): Loop {
   const { db, wakeups } = deps;
 
   async function fire(timer: DueTimer, signal: AbortSignal): Promise<void> {
     const { tenant_id: tenantId, run_id: runId, kind, due } = timer;
     if (kind === TIMER_KINDS.CHILDREN) return cancelChildren(deps, { tenantId, runId, due }, signal);
     if (kind === TIMER_KINDS.START) {
-      for (const route of await beginDueRun(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
+      const { routeIds, pushesOut } = await beginDueRun(deps, { tenantId, runId });
+      for (const route of routeIds) wakeups.notify(`ready:${route}`);
+      if (pushesOut !== undefined) await pushOutOlder(deps, { tenantId, ...pushesOut });
     } else {
       const outcome = await endRun(deps, { tenantId, runId, as: "TIMED_OUT", principal: "" });
       if (outcome.kind !== "ended") return;
       tellLost(wakeups, outcome.lost);
       for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);
+      wakeups.notify(`ended:${runId}`);
     }
     wakeups.notify(`run:${runId}`);
     wakeups.notify("outbox");

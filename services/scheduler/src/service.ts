@@ -30,6 +30,8 @@ export interface SchedulerOptions {
   /** For the statements of starts. */
   readonly hot: Db;
   readonly db: Db;
+  /** For what is looked up within transactions on the others, on connections that no transaction holds. */
+  readonly lookups: Db;
   readonly wakeups: Wakeups;
   readonly log: Log;
   /** Ended runs of tenants without a time of their own are kept so long. Default 30 days. */
@@ -41,14 +43,14 @@ export interface Scheduler extends Service {
 }
 
 /** Definitions, runs, the graph, timers and schedules. */
-export function createScheduler({ hot, db, wakeups, log, keepMs }: SchedulerOptions): Scheduler {
-  const definitions = new DefinitionCache(db, () => wakeups.notify("routes"));
+export function createScheduler({ hot, db, lookups, wakeups, log, keepMs }: SchedulerOptions): Scheduler {
+  const definitions = new DefinitionCache(lookups, () => wakeups.notify("routes"));
   const registry = new Registry(db);
   const history = new HistoryReader(db);
   const moves = new RunMoves({ db, definitions, wakeups });
   const gauge = new OutboxGauge(db);
   // One for starts and ticks alike: with two, a run of today's tick could have a larger id than a run started after it.
-  const runIds = new RunIds(db);
+  const runIds = new RunIds(lookups);
   const runs = createRunService({
     db,
     hot,
@@ -60,10 +62,10 @@ export function createScheduler({ hot, db, wakeups, log, keepMs }: SchedulerOpti
     gauge,
     wakeups,
   });
-  const schedules = { db, definitions, runIds, gauge, wakeups, log };
+  const schedules = { db, definitions, runIds, moves, gauge, wakeups, log };
   const loops = composeServices("scheduler", [
     createPromoter({ db: hot, wakeups, log }),
-    createRunTimers({ db, definitions, wakeups, log }),
+    createRunTimers({ db, definitions, moves, wakeups, log }),
     createOverdueStarts({ db, definitions, wakeups, log }),
     createTidier({ db, definitions, wakeups, log }),
     createAdmission({ db, definitions, wakeups, log }),

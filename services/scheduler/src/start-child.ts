@@ -16,8 +16,8 @@ import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { findRun, setParent } from "@runmesh/store/runs";
 import { findSession } from "@runmesh/store/sessions";
 import { findSteps, MAX_STEPS, recordSteps, renewChild, STEP_KINDS, STEP_OUTCOMES } from "@runmesh/store/steps";
+import { DeferredCancels } from "./deferred-cancels.ts";
 import { Registry } from "./registry.ts";
-import { RunMoves } from "./run-moves.ts";
 import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
 
 export interface StartedChild {
@@ -26,6 +26,8 @@ export interface StartedChild {
   readonly version: number;
   /** What was started now. */
   readonly started: StartedRun | undefined;
+  /** Runs that it pushed out of a limit. */
+  readonly pushedOut?: DeferredCancels;
 }
 
 export interface StartChild {
@@ -54,6 +56,7 @@ export async function startChild(
   const runIds = await deps.runIds.take(1);
   const reserved = { ...deps, runIds: { take: async () => runIds } };
   const outcome = await deps.db.transaction(async (tx) => {
+    const pushedOut = new DeferredCancels({ ...deps, db: tx });
     const [lease] = await lockHeldLeases(tx, { tenantId, sessionId, leases: [{ taskId, fence }] });
     if (lease === undefined) return undefined;
     const [step] = await findSteps(tx, { tenantId, taskId, positions: [position] });
@@ -61,7 +64,7 @@ export async function startChild(
       throw invalidField("position", "is recorded as another call");
     }
     if (step?.child_run_id && !step.renew) return findStarted(tx, tenantId, step.child_run_id);
-    const child = await startInside(reserved, tx, p, start, loaded);
+    const child = await startInside({ ...reserved, moves: pushedOut }, tx, p, start, loaded);
     const { runId } = child;
     await setParent(tx, { tenantId, runId, parentTaskId: taskId, detached: request.detached });
     if (step !== undefined) await renewChild(tx, { tenantId, taskId, position, childRunId: runId });
@@ -70,9 +73,10 @@ export async function startChild(
       const answer = { outcome: STEP_OUTCOMES.ANSWERED, value: null, childRunId: runId };
       await recordSteps(tx, { tenantId, taskId, steps: [{ ...call, ...answer }] });
     }
-    return { runId, created: true, version: child.version, started: child };
+    return { runId, created: true, version: child.version, started: child, pushedOut };
   });
   if (outcome === undefined) throw await explain(deps.db, tenantId, request);
+  await outcome.pushedOut?.perform(deps.moves);
   return outcome;
 }
 
@@ -89,20 +93,14 @@ function readStart(request: StartChildRunRequest): StartRunRequest {
 
 /** An ordinary start, with everything on the one connection of the transaction. */
 async function startInside(
-  deps: StartDeps & { readonly wakeups: Wakeups },
+  deps: StartDeps,
   tx: Db,
   { tenantId, request, traceparent }: StartChild,
   start: StartRunRequest,
   loaded: LoadedDefinition,
 ): Promise<StartedRun> {
   const { taskId, position, fence } = request;
-  const scoped = {
-    ...deps,
-    db: tx,
-    hot: tx,
-    registry: new Registry(tx),
-    moves: new RunMoves({ db: tx, definitions: deps.definitions, wakeups: deps.wakeups }),
-  };
+  const scoped = { ...deps, db: tx, hot: tx, registry: new Registry(tx) };
   // The record tells a second pass of the run; a key of its own for each lease lets a failed child be started anew.
   const keyed = create(StartRunRequestSchema, {
     ...start,

@@ -10,12 +10,12 @@ import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { isLimited } from "@runmesh/store/limits";
 import type { RunIds } from "@runmesh/store/run-ids";
-import { listOlderRuns } from "@runmesh/store/run-slots";
 import { findStartKeys, type StartKeyRow } from "@runmesh/store/start-keys";
 import { startLimitedRuns, toRunSlot } from "@runmesh/store/start-limited-runs";
 import { type NewRun, startFreshRuns } from "@runmesh/store/start-runs";
 import { readDefinition } from "./definition-message.ts";
 import { readLabels } from "./labels.ts";
+import { pushOutOlder } from "./push-out.ts";
 import type { Registry } from "./registry.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { digestBody, isSameBody } from "./start-body.ts";
@@ -39,7 +39,6 @@ export interface StartedRun {
 
 /** Tasks of one statement: larger batches are cut, so that no statement runs long. */
 const MAX_TASKS_A_STATEMENT = 20_000;
-const MAX_PUSHED_OUT = 1_000;
 const REFUSED_RETRY_MS = 5_000;
 
 interface Prepared {
@@ -126,10 +125,10 @@ async function cancelOlder(
 ): Promise<void> {
   for (const item of started) {
     if (item.loaded.definition.concurrency?.onConflict !== "cancel_oldest") continue;
-    const { key, limit: keep } = toRunSlot(item);
-    for (const { run_id: runId } of await listOlderRuns(deps.hot, { tenantId, key, keep, limit: MAX_PUSHED_OUT })) {
-      await deps.moves.cancelFor(tenantId, runId, "concurrency");
-    }
+    // One that begins later pushes out when it does.
+    if (item.run.dueAtMs > Date.now()) continue;
+    const { key, limit } = toRunSlot(item);
+    await pushOutOlder({ db: deps.hot, moves: deps.moves }, { tenantId, key, limit });
   }
 }
 

@@ -21,13 +21,15 @@ export interface DueTicks {
   readonly nextAt: number | undefined;
 }
 
-/** The ticks from `nextAt` until now, oldest first. Those older than the catch-up window are only counted. */
+/** The ticks from `nextAt` until now, oldest first, at most `most` of them. Those older than the catch-up window are only counted. */
 export function listDueTicks(p: {
   readonly nextAt: number | undefined;
   readonly nowMs: number;
   readonly catchUpMs: number;
+  readonly most?: number;
   readonly next: NextTick;
 }): DueTicks {
+  const { most = MAX_TICKS_A_LOOK } = p;
   const oldest = p.nowMs - p.catchUpMs;
   let at = p.nextAt;
   let lastAt: number | undefined;
@@ -39,7 +41,7 @@ export function listDueTicks(p: {
   }
   if (at !== undefined && at < oldest) at = p.next(oldest - 1);
   const ticks: number[] = [];
-  while (at !== undefined && at <= p.nowMs && ticks.length < MAX_TICKS_A_LOOK) {
+  while (at !== undefined && at <= p.nowMs && ticks.length < most) {
     ticks.push(at);
     lastAt = at;
     at = p.next(at);

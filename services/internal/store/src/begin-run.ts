@@ -8,7 +8,7 @@ import { isTaskLimited, readLimits } from "./limits.ts";
 import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { keysOf, placeTasks } from "./place-tasks.ts";
 import { insertScheduled, type PlacedTask } from "./places.ts";
-import { listRunSlots, setRunSlotActive } from "./run-slots.ts";
+import { findRunSlot, listRunSlots, noteDue, noteLater, type RunSlotRow, setRunSlotActive } from "./run-slots.ts";
 import { deleteRunTimer, TIMER_KINDS } from "./run-timers.ts";
 import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { lockKeys, recountSlots, tryLockKeys } from "./slot-counts.ts";
@@ -19,28 +19,42 @@ interface Deps {
   readonly definitions: DefinitionCache;
 }
 
+interface BegunRun {
+  /** Routes with new ready tasks. */
+  readonly routeIds: ReadonlySet<number>;
+  /** The limit of a run that cancels the oldest under it, which the caller does after the commit. */
+  readonly pushesOut: { readonly key: string; readonly limit: number } | undefined;
+}
+
+const NOT_BEGUN: BegunRun = { routeIds: new Set(), pushesOut: undefined };
+
 /** Moves a PENDING run whose start time has come to RUNNING, or into the queue of its limit. */
-export function beginDueRun(deps: Deps, p: { tenantId: number; runId: bigint }): Promise<ReadonlySet<number>> {
+export function beginDueRun(deps: Deps, p: { tenantId: number; runId: bigint }): Promise<BegunRun> {
+  const { tenantId, runId } = p;
   return deps.db.transaction(async (tx) => {
     const run = await lockRun(tx, { ...p, skipLocked: true });
-    if (run === undefined) return new Set<number>();
+    if (run === undefined) return NOT_BEGUN;
     await deleteRunTimer(tx, { ...p, kind: TIMER_KINDS.START });
-    if (run.state !== RUN_STATES.PENDING) return new Set<number>();
-    const keys = await tx.rows<{ key: string }>(
-      "find_run_slot_keys",
-      "SELECT key FROM run_slot WHERE tenant_id = $1 AND run_id = $2",
-      [p.tenantId, p.runId],
-    );
-    if (keys.length > 0)
-      return admitRuns(tx, deps.definitions, { tenantId: p.tenantId, keys: keys.map(({ key }) => key) });
-    return begin(tx, deps.definitions, p.tenantId, run, (loaded, tasks) =>
-      placeTasks(tx, { tenantId: p.tenantId, loaded, tasks }),
-    );
+    if (run.state !== RUN_STATES.PENDING) return NOT_BEGUN;
+    const slot = await findRunSlot(tx, p);
+    if (slot === undefined) {
+      const place = (loaded: LoadedDefinition, tasks: readonly PlacedTask[]) =>
+        placeTasks(tx, { tenantId, loaded, tasks });
+      return { routeIds: await begin(tx, deps.definitions, tenantId, run, place), pushesOut: undefined };
+    }
+    const { key, slot_limit: limit } = slot;
+    const routeIds = await admitRuns(tx, deps.definitions, { tenantId, keys: [key], dueRunId: runId });
+    const { definition } = await deps.definitions.get(tenantId, run.definition_id);
+    const pushes = definition.concurrency?.onConflict === "cancel_oldest";
+    return { routeIds, pushesOut: pushes ? { key, limit } : undefined };
   });
 }
 
 /** Runs that wait, looked at for one key at a time. */
 const MAX_WAITING = 50;
+/** Of those, runs that are noted to be due later at a time. What is beyond is found by the next admission. */
+const MAX_LATER = 500;
+const MAX_ROUNDS = 20;
 
 /**
  * Begins waiting runs for which their limit has room, oldest first, under the key's lock. A run that another move holds
@@ -49,15 +63,22 @@ const MAX_WAITING = 50;
 export async function admitRuns(
   tx: Db,
   definitions: DefinitionCache,
-  p: { tenantId: number; keys: readonly string[]; onDeferred?: OnDeferred | undefined },
+  p: {
+    tenantId: number;
+    keys: readonly string[];
+    onDeferred?: OnDeferred | undefined;
+    /** The run whose start time has come, where that is why. */
+    dueRunId?: bigint;
+  },
 ): Promise<ReadonlySet<number>> {
-  const { tenantId } = p;
+  const { tenantId, dueRunId } = p;
   const routes = new Set<number>();
   if (p.keys.length === 0) return routes;
   const counts = p.keys.map((key) => `w:${key}`);
   await lockKeys(tx, { tenantId, keys: counts, mayWait: true });
   for (const key of new Set(p.keys)) {
-    const slots = await listRunSlots(tx, { tenantId, key, waiting: MAX_WAITING });
+    if (dueRunId !== undefined) await noteDue(tx, { tenantId, key, runId: dueRunId });
+    const slots = await listSlots(tx, tenantId, key);
     let active = slots.filter((slot) => slot.active).length;
     for (const slot of slots) {
       if (slot.active || active >= slot.slot_limit) continue;
@@ -72,6 +93,15 @@ export async function admitRuns(
   }
   await recountSlots(tx, { tenantId, keys: counts });
   return routes;
+}
+
+/** The active runs of a key and some that wait; runs that are due later are noted where they come up. */
+async function listSlots(tx: Db, tenantId: number, key: string): Promise<RunSlotRow[]> {
+  for (let round = 1; ; round++) {
+    const slots = await listRunSlots(tx, { tenantId, key, waiting: MAX_WAITING });
+    if (round === MAX_ROUNDS || !slots.some((slot) => slot.is_later)) return slots.filter((slot) => !slot.is_later);
+    await noteLater(tx, { tenantId, key, looked: MAX_LATER });
+  }
 }
 
 /** Told of tasks of one run that are due, for `placeDueLimited` once the transaction has ended. */

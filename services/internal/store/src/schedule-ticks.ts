@@ -93,7 +93,10 @@ export const dropBufferedTicks = async (db: Db, p: OfSchedule & { ticks: readonl
 };
 
 /** Notes a run that no tick asked for, at an instant that is none of a tick nor of another trigger. Under the lock. */
-export const noteTriggeredRun = (db: Db, p: OfSchedule & { runId: bigint; open: boolean }) =>
+export const noteTriggeredRun = (
+  db: Db,
+  p: OfSchedule & { runId: bigint; open: boolean; request: string | undefined },
+) =>
   db.rows(
     "note_triggered_run",
     `
@@ -105,10 +108,20 @@ export const noteTriggeredRun = (db: Db, p: OfSchedule & { runId: bigint; open: 
     LEFT JOIN schedule_tick ON tenant_id = $1 AND schedule_id = $2 AND tick >= clock.at
       AND tick <> date_trunc('second', tick)
   )
-  INSERT INTO schedule_tick (tenant_id, schedule_id, tick, run_id, open)
-  SELECT $1, $2, CASE WHEN at = date_trunc('second', at) THEN at + interval '1 ms' ELSE at END, $3, $4
+  INSERT INTO schedule_tick (tenant_id, schedule_id, tick, run_id, open, request)
+  SELECT $1, $2, CASE WHEN at = date_trunc('second', at) THEN at + interval '1 ms' ELSE at END, $3, $4, $5
   FROM moment`,
-    [p.tenantId, p.scheduleId, p.runId, p.open],
+    [p.tenantId, p.scheduleId, p.runId, p.open, p.request ?? null],
+  );
+
+/** The run that a request triggered, whatever became of the schedule since. Under the lock. */
+export const findTriggeredRun = (db: Db, p: OfSchedule & { request: string }) =>
+  db.find<{ run_id: bigint }>(
+    "find_triggered_run",
+    `
+  SELECT run_id FROM schedule_tick
+  WHERE tenant_id = $1 AND schedule_id = $2 AND request = $3::uuid AND request IS NOT NULL`,
+    [p.tenantId, p.scheduleId, p.request],
   );
 
 /** Runs of the schedule that are active. Those that ended, or are gone, are not looked at again. */

@@ -1,3 +1,4 @@
+import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 
 export interface ScheduleRow {
@@ -203,23 +204,23 @@ export const lockDueSchedule = (db: Db, p: { tenantId: number; id: bigint }) =>
   );
 
 /**
- * Schedules that have work, of every tenant: those with a tick that has come, and those with buffered ticks and no
- * active run.
+ * Schedules that have work, of every tenant, but some: those with a tick that has come, and those with buffered ticks and
+ * no active run.
  */
-export const listDueSchedules = (db: Db, p: { limit: number }) =>
+export const listDueSchedules = (db: Db, p: { limit: number; exceptIds: readonly bigint[] }) =>
   db.rows<{ tenant_id: number; id: bigint }>(
     "list_due_schedules",
     `
   SELECT tenant_id, id FROM (
     SELECT tenant_id, id FROM schedule
-    WHERE next_at <= clock_timestamp()
+    WHERE next_at <= clock_timestamp() AND id <> ALL ($2::bigint[])
     ORDER BY next_at
     LIMIT $1
   ) AS due
   UNION
   SELECT tenant_id, id FROM (
     SELECT tenant_id, id FROM schedule
-    WHERE buffered_count > 0 AND NOT paused
+    WHERE buffered_count > 0 AND NOT paused AND id <> ALL ($2::bigint[])
       AND (overlap = 5 OR NOT EXISTS (
         SELECT FROM schedule_tick AS tick
         JOIN run ON run.tenant_id = tick.tenant_id AND run.id = tick.run_id
@@ -227,5 +228,5 @@ export const listDueSchedules = (db: Db, p: { limit: number }) =>
           AND run.state IN (1, 2, 3)))
     LIMIT $1
   ) AS free`,
-    [p.limit],
+    [p.limit, int8Array(p.exceptIds)],
   );

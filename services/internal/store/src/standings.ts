@@ -104,9 +104,19 @@ export const listSlotHolders = (db: Db, p: { tenantId: number; keys: readonly st
     [p.tenantId, p.keys, p.most],
   );
 
-/** The limit that a run waits for: who has it, and its place among those that wait, 10,000 at most. */
+/**
+ * The limit that a run waits for: who has it, and its place among those that wait and are due, 10,000 at most. `is_due`:
+ * it waits for room, and not for its time.
+ */
 export const findAwaitedRunLimit = (db: Db, p: { tenantId: number; runId: bigint; most: number }) =>
-  db.find<{ key: string; slot_limit: number; count: number; run_ids: bigint[]; position: number }>(
+  db.find<{
+    key: string;
+    slot_limit: number;
+    count: number;
+    run_ids: bigint[];
+    position: number;
+    is_due: boolean;
+  }>(
     "find_awaited_run_limit",
     `
   SELECT own.key, own.slot_limit,
@@ -117,9 +127,12 @@ export const findAwaitedRunLimit = (db: Db, p: { tenantId: number; runId: bigint
     (
       SELECT count(*)::int
       FROM (
-        SELECT FROM run_slot WHERE tenant_id = $1 AND key = own.key AND NOT active AND run_id <= $2 LIMIT 10000
+        SELECT FROM run_slot
+        WHERE tenant_id = $1 AND key = own.key AND NOT active AND run_id <= $2 AND (due_at IS NULL OR run_id = $2)
+        LIMIT 10000
       ) AS before
-    ) AS position
+    ) AS position,
+    coalesce((SELECT due_at <= clock_timestamp() FROM run WHERE tenant_id = $1 AND id = $2), true) AS is_due
   FROM run_slot AS own
   WHERE own.tenant_id = $1 AND own.run_id = $2 AND NOT own.active
   LIMIT 1`,

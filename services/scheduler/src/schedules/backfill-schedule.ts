@@ -5,11 +5,12 @@ import type { Db } from "@runmesh/store/db";
 import { bufferTicks, findKnownTicks, noteStartedTicks } from "@runmesh/store/schedule-ticks";
 import { advanceSchedule, findSchedule, lockSchedule, type ScheduleRow } from "@runmesh/store/schedules";
 import { readCron } from "../cron.ts";
+import { DeferredCancels } from "../deferred-cancels.ts";
 import { Registry } from "../registry.ts";
 import type { ScheduleDeps } from "./schedule-deps.ts";
 import { auditSchedule, missingSchedule } from "./schedule-moves.ts";
 import { startTicks } from "./start-scheduled.ts";
-import { overlapOf } from "./tick-schedule.ts";
+import { overlapOf, ticksAtOnce } from "./tick-schedule.ts";
 
 export interface Backfill {
   readonly name: string;
@@ -25,9 +26,6 @@ export interface Backfilled {
 }
 
 const MAX_TICKS = 1_000;
-/** Of one transaction, which holds the schedule's lock. */
-const MAX_CHUNK_TICKS = 100;
-const MAX_CHUNK_TASKS = 50_000;
 
 /** Starts the ticks of a past range that have no run, each once however often it is asked. */
 export async function backfillSchedule(deps: ScheduleDeps, principal: Principal, asked: Backfill): Promise<Backfilled> {
@@ -45,7 +43,7 @@ export async function backfillSchedule(deps: ScheduleDeps, principal: Principal,
   }
   // Read before the transactions, so that they do not ask for connections while they hold one.
   const { task_count } = await new Registry(deps.db).getVersion(tenantId, schedule.workflow, schedule.version);
-  const size = Math.max(1, Math.min(MAX_CHUNK_TICKS, Math.floor(MAX_CHUNK_TASKS / task_count)));
+  const size = ticksAtOnce(task_count);
   let tickCount = 0;
   let knownCount = 0;
   for (let at = 0; at < ticks.length; at += size) {
@@ -87,14 +85,16 @@ async function startChunk(
   name: string,
   ticks: readonly number[],
 ): Promise<Backfilled> {
-  const made = await deps.db.transaction(async (tx) => {
+  const { made, pushedOut } = await deps.db.transaction(async (tx) => {
     const { schedule, fresh } = await lockWithFresh(tx, tenantId, name, ticks);
-    const made = await startTicks(deps, tx, schedule, fresh);
+    const pushedOut = new DeferredCancels({ ...deps, db: tx });
+    const made = await startTicks(deps, { tx, pushedOut }, schedule, fresh);
     const open = overlapOf(schedule) !== "ALLOW";
     await noteStartedTicks(tx, { tenantId, scheduleId: schedule.id, started: made.started, open });
     await advance(tx, schedule, { started: made.started.length, lastRunId: made.started.at(-1)?.runId });
-    return made;
+    return { made, pushedOut };
   });
+  await pushedOut.perform(deps.moves);
   for (const routeId of made.routeIds) deps.wakeups.notify(`ready:${routeId}`);
   deps.wakeups.notify("outbox");
   // What was started stays; the same call again goes on with the rest.

@@ -16,18 +16,15 @@ const MAX_RESTING = 10_000;
 /** Starts what schedules have due, each schedule on its own: one that fails holds up no other. */
 export function createSchedules(deps: ScheduleDeps): Loop {
   const { db, log } = deps;
-  const resting = new Map<string, number>();
+  const resting = new Map<bigint, number>();
   let forgetAt = 0;
 
   async function tick(tenantId: number, id: bigint): Promise<boolean> {
-    const key = `${tenantId}/${id}`;
-    if ((resting.get(key) ?? 0) > performance.now()) return false;
-    resting.delete(key);
     try {
       return await tickSchedule(deps, { tenantId, id });
     } catch (error) {
-      if (resting.size < MAX_RESTING) resting.set(key, performance.now() + REST_MS);
-      log.error({ schedule: key, error }, "a schedule could not be moved; it will be tried again");
+      if (resting.size < MAX_RESTING) resting.set(id, performance.now() + REST_MS);
+      log.error({ schedule: `${tenantId}/${id}`, error }, "a schedule could not be moved; it will be tried again");
       return false;
     }
   }
@@ -38,7 +35,9 @@ export function createSchedules(deps: ScheduleDeps): Loop {
     wake: wakeOn(deps.wakeups, "schedules"),
     log,
     async runOnce(signal) {
-      const due = await listDueSchedules(db, { limit: BATCH });
+      // Left out where they are listed, so that those which fail, however many, do not take the places of others.
+      for (const [id, until] of resting) if (until <= performance.now()) resting.delete(id);
+      const due = await listDueSchedules(db, { limit: BATCH, exceptIds: [...resting.keys()] });
       // The ticks stay due: within their catch-up window they start when the outbox has room again.
       if (due.length > 0) await deps.gauge.refuseWhenFull();
       let doneCount = 0;
@@ -47,8 +46,8 @@ export function createSchedules(deps: ScheduleDeps): Loop {
         if (await tick(tenantId, id)) doneCount++;
       }
       if (performance.now() >= forgetAt) {
-        forgetAt = performance.now() + FORGET_EVERY_MS;
-        await forgetTicks(db, { limit: TICKS });
+        const forgotten = await forgetTicks(db, { limit: TICKS });
+        if (forgotten < TICKS) forgetAt = performance.now() + FORGET_EVERY_MS;
       }
       return { again: doneCount > 0 };
     },

@@ -4,7 +4,7 @@ import type { Principal } from "@runmesh/platform/principal";
 import { insertAudit } from "@runmesh/store/audit";
 import type { Db } from "@runmesh/store/db";
 import { noteRequest } from "@runmesh/store/requests";
-import { listActiveRuns, noteTriggeredRun } from "@runmesh/store/schedule-ticks";
+import { findTriggeredRun, listActiveRuns, noteTriggeredRun } from "@runmesh/store/schedule-ticks";
 import {
   advanceSchedule,
   changeSchedule,
@@ -17,7 +17,7 @@ import {
   setSchedulePaused,
 } from "@runmesh/store/schedules";
 import { readCron } from "../cron.ts";
-import type { StartedRun } from "../start-runs.ts";
+import { DeferredCancels } from "../deferred-cancels.ts";
 import type { ScheduleDeps } from "./schedule-deps.ts";
 import type { WantedSchedule } from "./schedule-message.ts";
 import { rootRoutes, startTriggered } from "./start-scheduled.ts";
@@ -88,19 +88,23 @@ export async function triggerSchedule(
   principal: Principal,
   name: string,
   requestId: string,
-): Promise<StartedRun> {
+): Promise<{ readonly runId: bigint; readonly created: boolean }> {
   const { tenantId } = principal;
   await deps.gauge.refuseWhenFull();
-  const run = await deps.db.transaction(async (tx) => {
+  const done = await deps.db.transaction(async (tx) => {
     const schedule = await lockSchedule(tx, { tenantId, name });
     if (schedule === undefined) throw missingSchedule(name);
     const ofSchedule = { tenantId, scheduleId: schedule.id };
-    const id = requestId === "" ? "" : digestOf(`schedule.trigger:${schedule.id}:${requestId}`);
-    const run = await startTriggered(deps, tx, schedule, id, principal.name);
-    if (!run.created) return run;
+    const request = requestId === "" ? undefined : digestOf(`schedule.trigger:${schedule.id}:${requestId}`);
+    const earlier = request && (await findTriggeredRun(tx, { ...ofSchedule, request }));
+    if (earlier) return earlier.run_id;
+    const pushedOut = new DeferredCancels({ ...deps, db: tx });
+    const run = await startTriggered(deps, { tx, pushedOut }, schedule, request ?? "", principal.name);
+    // Its tick is forgotten, its key is not.
+    if (!run.created) return run.runId;
     // Closes what has ended: a schedule that is only ever triggered has nobody else to do so.
     await listActiveRuns(tx, ofSchedule);
-    await noteTriggeredRun(tx, { ...ofSchedule, runId: run.runId, open: overlapOf(schedule) !== "ALLOW" });
+    await noteTriggeredRun(tx, { ...ofSchedule, runId: run.runId, open: overlapOf(schedule) !== "ALLOW", request });
     await advanceSchedule(tx, {
       tenantId,
       id: schedule.id,
@@ -113,11 +117,13 @@ export async function triggerSchedule(
       buffered: 0,
     });
     await auditSchedule(tx, principal, "schedule.trigger", name);
-    return run;
+    return { run, pushedOut };
   });
-  for (const routeId of rootRoutes(run)) deps.wakeups.notify(`ready:${routeId}`);
+  if (typeof done === "bigint") return { runId: done, created: false };
+  await done.pushedOut.perform(deps.moves);
+  for (const routeId of rootRoutes(done.run)) deps.wakeups.notify(`ready:${routeId}`);
   deps.wakeups.notify("outbox");
-  return run;
+  return { runId: done.run.runId, created: true };
 }
 
 export const auditSchedule = (db: Db, { tenantId, name: principal, origin }: Principal, action: string, name: string) =>

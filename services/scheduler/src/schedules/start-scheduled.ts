@@ -5,8 +5,8 @@ import { digestOf } from "@runmesh/platform/digest";
 import type { Db } from "@runmesh/store/db";
 import type { StartedTick } from "@runmesh/store/schedule-ticks";
 import type { ScheduleRow } from "@runmesh/store/schedules";
+import type { DeferredCancels } from "../deferred-cancels.ts";
 import { Registry } from "../registry.ts";
-import { RunMoves } from "../run-moves.ts";
 import { type StartedRun, startRequestedRuns } from "../start-runs.ts";
 import type { ScheduleDeps } from "./schedule-deps.ts";
 
@@ -23,13 +23,19 @@ export interface StartedTicks {
   readonly routeIds: ReadonlySet<number>;
 }
 
+/** The caller's transaction, which holds the schedule's lock, and the cancels that are due after it. */
+export interface TickScope {
+  readonly tx: Db;
+  readonly pushedOut: DeferredCancels;
+}
+
 /**
- * Starts the runs of ticks in the caller's transaction, which holds the schedule's lock. Their keys hold schedule and
- * tick, so a tick is one run even where its row is gone.
+ * Starts the runs of ticks in the caller's transaction. Their keys hold schedule and tick, so a tick is one run even where
+ * its row is gone.
  */
 export async function startTicks(
   deps: ScheduleDeps,
-  tx: Db,
+  scope: TickScope,
   schedule: ScheduleRow,
   ticks: readonly number[],
 ): Promise<StartedTicks> {
@@ -42,7 +48,7 @@ export async function startTicks(
   const known: number[] = [];
   const refused: { tick: number; error: MeshError }[] = [];
   const routeIds = new Set<number>();
-  for (const [i, result] of (await start(deps, tx, schedule, requests)).entries()) {
+  for (const [i, result] of (await start(deps, scope, schedule, requests)).entries()) {
     const tick = ticks[i]!;
     if (!(result instanceof MeshError) && result.created) {
       for (const id of rootRoutes(result)) routeIds.add(id);
@@ -56,12 +62,12 @@ export async function startTicks(
 /** Starts a run apart from the ticks. A request id that came before answers its run. */
 export async function startTriggered(
   deps: ScheduleDeps,
-  tx: Db,
+  scope: TickScope,
   schedule: ScheduleRow,
   requestId: string,
   principal: string,
 ): Promise<StartedRun> {
-  const [result] = await start(deps, tx, schedule, [requestOf(schedule, requestId, {})], principal);
+  const [result] = await start(deps, scope, schedule, [requestOf(schedule, requestId, {})], principal);
   if (result instanceof MeshError) throw result;
   return result!;
 }
@@ -69,19 +75,13 @@ export async function startTriggered(
 /** Ordinary starts, with everything on the one connection of the transaction. */
 function start(
   deps: ScheduleDeps,
-  tx: Db,
+  { tx, pushedOut }: TickScope,
   schedule: ScheduleRow,
   requests: readonly StartRunRequest[],
   principal = `schedule/${schedule.name}`,
 ): Promise<(StartedRun | MeshError)[]> {
   if (requests.length === 0) return Promise.resolve([]);
-  const scoped = {
-    ...deps,
-    db: tx,
-    hot: tx,
-    registry: new Registry(tx),
-    moves: new RunMoves({ db: tx, definitions: deps.definitions, wakeups: deps.wakeups }),
-  };
+  const scoped = { ...deps, db: tx, hot: tx, registry: new Registry(tx), moves: pushedOut };
   return startRequestedRuns(scoped, schedule.tenant_id, principal, requests, undefined);
 }
 
