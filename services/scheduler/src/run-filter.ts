@@ -3,7 +3,7 @@ import { invalidField } from "@runmesh/domain/errors";
 import { checkTexts } from "@runmesh/domain/names";
 import { RUN_STATES } from "@runmesh/domain/states";
 import { readTimestamp } from "@runmesh/platform/timestamp";
-import type { RunFilter } from "@runmesh/store/runs";
+import type { RunFilter } from "@runmesh/store/list-runs";
 import { readLabels } from "./labels.ts";
 
 const STATES: ReadonlySet<number> = new Set(Object.values(RUN_STATES));

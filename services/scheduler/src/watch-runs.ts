@@ -6,7 +6,8 @@ import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { type Wakeups, waitForWakeup } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
-import { findRun, listRuns, type RunFilter, type RunRow } from "@runmesh/store/runs";
+import { listRuns, type RunFilter } from "@runmesh/store/list-runs";
+import { findRun, type RunRow } from "@runmesh/store/runs";
 import { readFilter } from "./run-filter.ts";
 import { writeRun } from "./run-message.ts";
 

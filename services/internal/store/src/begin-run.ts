@@ -1,16 +1,17 @@
 import { taskId as toTaskId } from "@runmesh/domain/ids";
 import { EVENT_TYPES, RUN_STATES } from "@runmesh/domain/states";
 import { admitTo } from "./admission.ts";
+import { changeRun } from "./change-run.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { runMove } from "./event-moves.ts";
 import { isTaskLimited, readLimits } from "./limits.ts";
+import { type LockedRun, lockRun } from "./lock-run.ts";
 import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { keysOf, placeTasks } from "./place-tasks.ts";
 import { insertScheduled, type PlacedTask } from "./places.ts";
 import { findRunSlot, listRunSlots, noteDue, noteLater, type RunSlotRow, setRunSlotActive } from "./run-slots.ts";
 import { deleteRunTimer, TIMER_KINDS } from "./run-timers.ts";
-import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { lockKeys, recountSlots, tryLockKeys } from "./slot-counts.ts";
 import type { Placed } from "./wake-tasks.ts";
 

@@ -2,13 +2,14 @@ import { EVENT_TYPES, RUN_STATES, type RunState, readRunState } from "@runmesh/d
 import { admitTo } from "./admission.ts";
 import { admit } from "./admit.ts";
 import { insertAudit } from "./audit.ts";
+import { changeRun } from "./change-run.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import { runMove } from "./event-moves.ts";
 import { holdRun, holdWaiting, releaseHeld } from "./held.ts";
+import { type LockedRun, lockRun } from "./lock-run.ts";
 import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { placeTasks } from "./place-tasks.ts";
-import { changeRun, type LockedRun, lockRun } from "./runs.ts";
 import { freeUnleasedSlots } from "./slots.ts";
 import { setSuspendedPaused } from "./suspended.ts";
 

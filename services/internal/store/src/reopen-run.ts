@@ -10,16 +10,17 @@ import {
 } from "@runmesh/domain/states";
 import { admitTo } from "./admission.ts";
 import { insertAudit } from "./audit.ts";
+import { reopenRunRow } from "./change-run.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache, LoadedDefinition } from "./definition-cache.ts";
 import { runMove } from "./event-moves.ts";
 import { isTaskLimited } from "./limits.ts";
+import { type LockedRun, lockRun } from "./lock-run.ts";
 import { insertEvents, insertRunEvents, type NewEvent } from "./outbox-write.ts";
 import { placeTasks } from "./place-tasks.ts";
 import { insertScheduled } from "./places.ts";
 import { listReopened, type ReopenedTask } from "./reopened-tasks.ts";
 import { hasRequest, noteRequest } from "./requests.ts";
-import { type LockedRun, lockRun, reopenRunRow } from "./runs.ts";
 import { deleteSteps, renewEndedChildren } from "./steps.ts";
 import { haveChildrenFollow } from "./stray-children.ts";
 import { listTaskStates } from "./task-states.ts";

@@ -1,5 +1,6 @@
 import type { Db } from "./db.ts";
-import { type ListRuns, listRuns, type RunFilter, type RunRow } from "./runs.ts";
+import { type ListRuns, listRuns, type RunFilter } from "./list-runs.ts";
+import type { RunRow } from "./runs.ts";
 
 /**
  * Pages of runs. No index serves states, labels and the like: one on a column that changes when a run ends would cost

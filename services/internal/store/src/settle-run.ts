@@ -4,7 +4,7 @@ import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import { LeaseEnds } from "./lease-ends.ts";
 import type { LeaseRow } from "./leases.ts";
-import { lockRun } from "./runs.ts";
+import { lockRun } from "./lock-run.ts";
 import { SettledRun } from "./settled-run.ts";
 
 /**

@@ -3,14 +3,15 @@ import { ATTEMPT_OUTCOMES, EVENT_TYPES, RUN_STATES } from "@runmesh/domain/state
 import { admitTo } from "./admission.ts";
 import { appendLogs, type NewLogLine } from "./attempt-logs.ts";
 import { insertAttempts } from "./attempts.ts";
+import { changeRun } from "./change-run.ts";
 import { findChildAnswer } from "./child-end.ts";
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import { keepProgress, type LeaseRow } from "./leases.ts";
 import { isLimited } from "./limits.ts";
 import { deleteLeases, lockHeldLeases } from "./lock-leases.ts";
+import { type LockedRun, lockRuns } from "./lock-run.ts";
 import { insertEvents } from "./outbox-write.ts";
-import { changeRun, type LockedRun, lockRuns } from "./runs.ts";
 import { takeSignals } from "./signals.ts";
 import { freeSlots } from "./slots.ts";
 import {

@@ -1,0 +1,49 @@
+import type { Db } from "./db.ts";
+import { FROM_RUN, RUN_COLUMNS, type RunRow } from "./runs.ts";
+
+export interface RunFilter {
+  readonly states: readonly number[];
+  readonly workflow: string;
+  readonly version: number;
+  readonly createdAfter: Date | undefined;
+  readonly createdBefore: Date | undefined;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly parentRunId: bigint;
+  readonly idempotencyKey: string;
+}
+
+export interface ListRuns {
+  readonly tenantId: number;
+  readonly filter: RunFilter;
+  /** The last id of the page before. */
+  readonly after: bigint | undefined;
+  readonly limit: number;
+  readonly newestFirst: boolean;
+}
+
+/** Runs by id, which rises with their creation, up to `end`. */
+export function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Promise<RunRow[]> {
+  const { filter } = p;
+  const params: unknown[] = [p.tenantId, p.limit];
+  const conditions = ["run.tenant_id = $1"];
+  const add = (condition: (place: string) => string, value: unknown) => {
+    params.push(value);
+    conditions.push(condition(`$${params.length}`));
+  };
+  if (filter.states.length > 0) add((at) => `run.state = ANY (${at}::smallint[])`, filter.states);
+  // The index by workflow has this predicate.
+  if (filter.workflow !== "") add((at) => `run.workflow_id > 0 AND workflow.name = ${at}`, filter.workflow);
+  if (filter.version > 0) add((at) => `definition.version = ${at}::bigint`, filter.version);
+  if (filter.createdAfter !== undefined) add((at) => `run.created_at > ${at}`, filter.createdAfter);
+  if (filter.createdBefore !== undefined) add((at) => `run.created_at < ${at}`, filter.createdBefore);
+  if (Object.keys(filter.labels).length > 0) add((at) => `run.labels @> ${at}::jsonb`, JSON.stringify(filter.labels));
+  if (filter.parentRunId > 0n) add((at) => `run.parent_run_id = ${at}`, filter.parentRunId);
+  if (filter.idempotencyKey !== "") add((at) => `run.idempotency_key = ${at}`, filter.idempotencyKey);
+  if (p.after !== undefined) add((at) => `run.id ${p.newestFirst ? "<" : ">"} ${at}`, p.after);
+  if (p.end !== undefined) add((at) => `run.id ${p.newestFirst ? ">=" : "<="} ${at}`, p.end);
+  const text = `SELECT ${RUN_COLUMNS} ${FROM_RUN}
+  WHERE ${conditions.join("\n    AND ")}
+  ORDER BY run.id ${p.newestFirst ? "DESC" : "ASC"}
+  LIMIT $2`;
+  return db.rows<RunRow>("", text, params);
+}
