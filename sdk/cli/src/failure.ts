@@ -31,9 +31,18 @@ interface Refusal extends Error {
 /** Reasons that say that the mesh, or its database, cannot be reached now. */
 const AWAY = new Set(["UNAVAILABLE", "CANCELLED"]);
 
+/** Reasons whose message, in this process, says what to do; the advice is for callers of a mesh. */
+const SAYS_ALL = new Set(["FORBIDDEN", "ALREADY_EXISTS"]);
+
 /** `name` is how the command is called, for advice that can be copied. */
 export function describeFailure(error: unknown, url: string, name = "runmesh"): Failure {
   if (error instanceof UsageError) return fault(EXIT.WRONG_USAGE, "WRONG_USAGE", error.message, error.advice);
+  // A call's refusal has a request id, if an empty one; what is left has begun in this process, or in its database.
+  if (isRefusal(error) && error.requestId !== undefined) return describeRefusal(error, url, name);
+  const refused = describeDatabaseRefusal(error);
+  if (refused !== undefined) {
+    return fault(refused.exitCode, refused.reason, refused.message, refused.advice.replace("`runmesh ", `\`${name} `));
+  }
   if (isRefusal(error)) return describeRefusal(error, url, name);
   const address = findTakenAddress(error);
   if (address !== undefined) {
@@ -43,10 +52,6 @@ export function describeFailure(error: unknown, url: string, name = "runmesh"): 
       `${address} is taken by another program`,
       "Give another --port, or 0.",
     );
-  }
-  const refused = describeDatabaseRefusal(error);
-  if (refused !== undefined) {
-    return fault(refused.exitCode, refused.reason, refused.message, refused.advice.replace("`runmesh ", `\`${name} `));
   }
   return fault(EXIT.FAULT, "FAULT", inspect(error));
 }
@@ -70,8 +75,6 @@ function describeRefusal(error: Refusal, url: string, name: string): Failure {
   const { reason, violations, requestId } = error;
   const away = AWAY.has(reason);
   const refused = { exitCode: away ? EXIT.NOT_REACHABLE : EXIT.REFUSED, reason, violations };
-  // An error of this process, as of `migrate` on a database, has no request id at all; a call that reached nobody an
-  // empty one.
   if (requestId === undefined) return { ...refused, ...describeLocal(error), requestId: "" };
   if (!away || requestId !== "") {
     const advice = reason === "UNAUTHENTICATED" ? "Give a valid key by --api-key or RUNMESH_API_KEY." : error.advice;
@@ -85,7 +88,7 @@ function describeRefusal(error: Refusal, url: string, name: string): Failure {
 function describeLocal(error: Refusal): { readonly message: string; readonly advice: string } {
   const { message, advice, reason } = error;
   const said = AWAY.has(reason) ? innermostMessage(error) : "";
-  if (said === "") return { message, advice: reason === "FORBIDDEN" ? "" : advice };
+  if (said === "") return { message, advice: SAYS_ALL.has(reason) ? "" : advice };
   return {
     message: `the database cannot be reached: ${said}`,
     advice: "Check that PostgreSQL is up, and the database URL.",

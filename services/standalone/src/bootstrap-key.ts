@@ -41,7 +41,8 @@ export async function bootstrapKey(options: BootstrapOptions): Promise<Bootstrap
       async (tx) => {
         const count = await countAdminKeys(tx, { tenantId: SYSTEM_TENANT_ID });
         if (count === 0 || options.force === true) return;
-        throw new MeshError("ALREADY_EXISTS", `${count} admin key${count === 1 ? " works" : "s work"} already`);
+        const works = count === 1 ? "an admin's key works" : `${count} admins' keys work`;
+        throw new MeshError("ALREADY_EXISTS", `${works} already: use it, or --force where all of them are lost`);
       },
     );
     return { id: row.id, name: row.name, secret: text };

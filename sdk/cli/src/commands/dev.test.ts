@@ -157,6 +157,55 @@ test.each([
   });
 });
 
+test("a certificate that is not taken exits 4 with how its CA is named, and is not taken for a database that is away", async () => {
+  const cause = Object.assign(new Error("self-signed certificate"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
+  fake.refusal = Object.assign(new Error("The database cannot be reached for now.", { cause }), {
+    name: "MeshError",
+    reason: "UNAVAILABLE",
+    violations: [],
+    advice: "Repeat later.",
+  });
+
+  const result = await runCli(["dev"]);
+
+  expect(result.exitCode).toBe(4);
+  expect(result.stderr).toEqual([
+    "runmesh: UNAUTHENTICATED: the database's certificate is not accepted: self-signed certificate",
+    expect.stringContaining("?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem"),
+  ]);
+});
+
+test.each([
+  ["postgres://u:pa#ss@db/runmesh", "is no PostgreSQL URL", "%23 for #"],
+  ["postgres://u@db/runmesh?sslmode=verify", "has an sslmode that is not known: verify", "sslmode=verify-full"],
+  [
+    "postgres://u@db/runmesh?sslmode=verify-full&sslrootcert=/absent.pem",
+    "has an sslrootcert that cannot be read: /absent.pem",
+    "PEM",
+  ],
+])("the database URL %s is wrong usage, told with what to write", async (url, message, advice) => {
+  const result = await runCli(["migrate", "--database-url", url]);
+
+  expect(result.exitCode).toBe(2);
+  expect(result.stderr).toEqual([`runmesh: WRONG_USAGE: the database URL ${message}`, expect.stringContaining(advice)]);
+});
+
+test("a folder that another mesh has is told as it is, without advice for callers", async () => {
+  const refusal = { name: "MeshError", reason: "ALREADY_EXISTS", violations: [], advice: "Use another name." };
+  fake.refusal = Object.assign(
+    new Error("Process 7 already runs on /data; it serves at http://127.0.0.1:7400."),
+    refusal,
+  );
+
+  const result = await runCli(["dev"]);
+
+  expect(result).toEqual({
+    exitCode: 4,
+    stdout: [],
+    stderr: ["runmesh: ALREADY_EXISTS: Process 7 already runs on /data; it serves at http://127.0.0.1:7400."],
+  });
+});
+
 test("a database that cannot be reached is told with what stood in the way", async () => {
   const refused = new AggregateError([new Error("connect ECONNREFUSED 127.0.0.1:5432")]);
   const cause = Object.assign(new Error("The database cannot be reached for now.", { cause: refused }), {

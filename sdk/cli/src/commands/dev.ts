@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { readCount } from "../arguments.ts";
+import { readDatabaseUrl } from "../database-url.ts";
 import type { Host } from "../host.ts";
 import { createPrinter } from "../output.ts";
 import { ownName } from "../own-name.ts";
@@ -9,7 +10,6 @@ import { type LogLevel, loadStandalone, type Standalone } from "../standalone-pa
 import { formatRecord } from "../table.ts";
 import { untilAborted } from "../until-aborted.ts";
 import { UsageError } from "../usage-error.ts";
-import { readDatabaseUrl } from "./migrate.ts";
 
 export const DEFAULT_PORT = 7400;
 export const DEFAULT_DATA = ".runmesh";

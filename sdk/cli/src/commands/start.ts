@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { readCount } from "../arguments.ts";
+import { readDatabaseUrl } from "../database-url.ts";
 import type { Host } from "../host.ts";
 import { createPrinter } from "../output.ts";
 import { ownName } from "../own-name.ts";
@@ -8,7 +9,6 @@ import { type LogLevel, loadMaintenance, loadStandalone } from "../standalone-pa
 import { untilAborted } from "../until-aborted.ts";
 import { UsageError } from "../usage-error.ts";
 import { DEFAULT_DATA, DEFAULT_PORT, findDatabaseUrl, withoutPassword } from "./dev.ts";
-import { readDatabaseUrl } from "./migrate.ts";
 
 interface StartOptions {
   readonly host: string;
