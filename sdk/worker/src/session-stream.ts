@@ -70,6 +70,7 @@ export function createSessionStream(
 
   return {
     async run(signal) {
+      let troubled = false;
       for (let failures = 0; !signal.aborted; ) {
         stream = new AbortController();
         const silence = setTimeout(() => stream.abort(), SILENCE_MS);
@@ -78,6 +79,8 @@ export function createSessionStream(
           const draining = await follow(AbortSignal.any([signal, stream.signal]), () => {
             failures = 0;
             silence.refresh();
+            if (troubled) post({ kind: "trouble", message: "attached to the mesh again" });
+            troubled = false;
           });
           if (draining) pause = backoffMs(1);
           failures++;
@@ -90,6 +93,7 @@ export function createSessionStream(
             post({ kind: "refused", reason: error.reason, message: error.message, advice: error.advice });
             return;
           } else if (failures === 3) {
+            troubled = true;
             post({ kind: "trouble", message: `attaching to the mesh: ${error.reason}: ${error.message}` });
           }
           pause = backoffMs(failures, error);

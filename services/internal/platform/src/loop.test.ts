@@ -64,13 +64,13 @@ test("a wake ends the rest, whether it comes by the loop, by a topic or during a
   expect(made.count).toBe(4);
 });
 
-test("a pass that fails is logged and repeated after a rest", async () => {
+test("a pass that fails is logged and repeated after a rest, and so is that passes succeed again", async () => {
   const made = passes();
   const logged: unknown[] = [];
   const loop = createLoop({
     name: "l",
     intervalMs: 60_000,
-    log: { ...silentLog, error: (fields) => logged.push(fields) },
+    log: { ...silentLog, error: (fields) => logged.push(fields), info: (...said) => logged.push(said) },
     runOnce: async () => {
       made.next();
       if (made.count < 3) throw new Error(`pass ${made.count}`);
@@ -85,6 +85,7 @@ test("a pass that fails is logged and repeated after a rest", async () => {
   expect(performance.now() - startedAt).toBeGreaterThanOrEqual(200);
   expect(logged).toEqual([
     { loop: "l", error: expect.objectContaining({ message: "pass 1" }), failureCount: 1, unloggedCount: 0 },
+    [{ loop: "l", failureCount: 2 }, "passes succeed again"],
   ]);
 });
 

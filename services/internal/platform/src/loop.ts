@@ -69,6 +69,7 @@ export function createLoop(options: LoopOptions): Loop {
         awake = false;
         try {
           const result = await runOnce(signal);
+          if (failureCount > 0) log.info({ loop: name, failureCount }, "passes succeed again");
           failureCount = 0;
           // A pass that never really waits must still let timers and sockets have their turn.
           if (result?.again) await new Promise<void>((resolve) => setImmediate(resolve));
