@@ -1,4 +1,8 @@
-import { StartRunRequestSchema } from "@runmesh/contracts/run/v1/run_service_pb";
+import {
+  GetRunRequestSchema,
+  ListRunsRequestSchema,
+  StartRunRequestSchema,
+} from "@runmesh/contracts/run/v1/run_service_pb";
 import type { MeshError } from "@runmesh/domain/errors";
 import { expect, test } from "vitest";
 import { checkJson } from "./json-guard.ts";
@@ -90,6 +94,26 @@ test("an unknown or wrong field is INVALID_FIELD with its path in proto names", 
   expect(faultOf('{"requestId":"a","request_id":"b"}')).toBe("INVALID_FIELD request_id");
   expect(faultOf("[]")).toBe("INVALID_FIELD body");
   expect(faultOf("null")).toBe("INVALID_FIELD body");
+});
+
+test("a wrong name is told with the names that there are", () => {
+  const messageOf = (desc: Parameters<typeof checkJson>[0], json: string) => {
+    try {
+      checkJson(desc, utf8(json));
+    } catch (error) {
+      return (error as MeshError).message;
+    }
+  };
+
+  expect(messageOf(GetRunRequestSchema, '{"run": "7"}')).toBe(
+    "run: runmesh.run.v1.GetRunRequest has no such field; it has run_id, wait_ms, omit_input",
+  );
+  expect(messageOf(ListRunsRequestSchema, '{"filter": {"states": ["RUNNING"]}}')).toMatch(
+    /^filter\.states\[0\]: must be one of STATE_PENDING, STATE_RUNNING, .*STATE_TIMED_OUT$/,
+  );
+  expect(messageOf(StartRunRequestSchema, '{"definition": {"tasks": [{"when": "always"}]}}')).toMatch(
+    /^definition\.tasks\[0\]\.when: must be one of WHEN_ALL_SUCCEEDED, /,
+  );
 });
 
 test("megabytes of small values are checked within seconds", () => {

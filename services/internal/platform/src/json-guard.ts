@@ -1,4 +1,4 @@
-import type { DescField, DescMessage, JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { DescEnum, DescField, DescMessage, JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { fromJson } from "@bufbuild/protobuf";
 import { hasCustomJsonRepresentation } from "@bufbuild/protobuf/wkt";
 import { MeshError, type Reason } from "@runmesh/domain/errors";
@@ -7,6 +7,8 @@ import { MAX_RECURSION } from "./rpc-limits.ts";
 
 const OPTIONS = { ignoreUnknownFields: false, recursionLimit: MAX_RECURSION };
 const MAX_PATH_LENGTH = 1024;
+/** Names that are told of a message or an enum; with more the contract is read sooner. */
+const MAX_NAMED = 30;
 
 /**
  * Checks the JSON of a request message before the library parses it: INVALID_PAYLOAD when it is no JSON that can be
@@ -80,7 +82,7 @@ function findFault(desc: DescMessage, json: JsonValue, path: readonly PathSegmen
   }
   for (const [key, value] of Object.entries(json)) {
     const field = findField(desc, key);
-    if (field === undefined) return { path: [...path, key], message: `${desc.typeName} has no such field` };
+    if (field === undefined) return { path: [...path, key], message: noSuchField(desc) };
     const alone: JsonObject = Object.fromEntries([[key, value]]);
     if (problem(desc, alone) === undefined) continue;
     return findInField(desc, field, key, value, path) ?? { path: [...path, key], message: problem(desc, alone)! };
@@ -98,13 +100,15 @@ function findInField(
   path: readonly PathSegment[],
 ): Fault | undefined {
   const here = [...path, key];
+  if (field.fieldKind === "enum") return { path: here, message: noSuchValue(field.enum) };
   if (field.fieldKind === "message") return findFault(field.message, value, here);
   if (field.fieldKind === "list" && Array.isArray(value)) {
     for (const [index, item] of value.entries()) {
       const message = problem(desc, Object.fromEntries([[key, [item]]]));
       if (message === undefined) continue;
       const deeper = field.listKind === "message" ? findFault(field.message, item, [...here, index]) : undefined;
-      return deeper ?? { path: [...here, index], message };
+      const told = field.listKind === "enum" ? noSuchValue(field.enum) : message;
+      return deeper ?? { path: [...here, index], message: told };
     }
   }
   if (field.fieldKind === "map" && value !== null && typeof value === "object" && !Array.isArray(value)) {
@@ -116,6 +120,18 @@ function findInField(
     }
   }
   return undefined;
+}
+
+function noSuchField(desc: DescMessage): string {
+  const names = desc.fields.map((field) => field.name);
+  const has = names.length === 0 ? "none" : names.length > MAX_NAMED ? "others" : names.join(", ");
+  return `${desc.typeName} has no such field; it has ${has}`;
+}
+
+function noSuchValue(desc: DescEnum): string {
+  // The first one stands for "not set".
+  const names = desc.values.slice(1).map((value) => value.name);
+  return names.length > MAX_NAMED ? `is no ${desc.typeName}` : `must be one of ${names.join(", ")}`;
 }
 
 function problem(desc: DescMessage, json: JsonValue): string | undefined {
