@@ -14,7 +14,7 @@ import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
 import { type EndedLease, type LeaseError, settleRun } from "@runmesh/store/settle-run";
-import { forgetFailures } from "@runmesh/store/steps";
+import { forgetFailures } from "@runmesh/store/step-failures";
 import { haveChildrenFollow } from "@runmesh/store/stray-children";
 import { Completer, type CompleterOptions } from "./completer.ts";
 import { RunLimits } from "./run-limits.ts";

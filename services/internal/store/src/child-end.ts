@@ -4,7 +4,8 @@ import { isTerminalRun, readRunState } from "@runmesh/domain/states";
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import { readRunOutput } from "./run-output.ts";
-import { answerWaits, STEP_KINDS, STEP_OUTCOMES } from "./steps.ts";
+import { answerWaits } from "./step-waits.ts";
+import { STEP_KINDS, STEP_OUTCOMES } from "./steps.ts";
 import { lockSuspended } from "./suspended.ts";
 import { NOTHING_PLACED, type Placed, wakeTask } from "./wake-tasks.ts";
 

@@ -6,7 +6,8 @@ import type { DefinitionCache } from "./definition-cache.ts";
 import { lockRun } from "./lock-run.ts";
 import { hasRequest, noteRequest } from "./requests.ts";
 import { countSignals, findSignalWait, insertSignal, MAX_SIGNALS, takeSignals } from "./signals.ts";
-import { answerWaits, STEP_OUTCOMES } from "./steps.ts";
+import { answerWaits } from "./step-waits.ts";
+import { STEP_OUTCOMES } from "./steps.ts";
 import { wakeTask } from "./wake-tasks.ts";
 
 export interface SendSignal {

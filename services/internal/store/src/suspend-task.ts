@@ -14,15 +14,8 @@ import { type LockedRun, lockRuns } from "./lock-run.ts";
 import { insertEvents } from "./outbox-write.ts";
 import { takeSignals } from "./signals.ts";
 import { freeSlots } from "./slots.ts";
-import {
-  answerWaits,
-  findSteps,
-  insertWaits,
-  STEP_KINDS,
-  STEP_OUTCOMES,
-  type StepCall,
-  type StepRow,
-} from "./steps.ts";
+import { answerWaits, insertWaits } from "./step-waits.ts";
+import { findSteps, STEP_KINDS, STEP_OUTCOMES, type StepCall, type StepRow } from "./steps.ts";
 import { insertSuspended } from "./suspended.ts";
 import { NOTHING_PLACED } from "./wake-tasks.ts";
 

@@ -6,7 +6,7 @@ import { isTaskLimited } from "./limits.ts";
 import { placeTasks } from "./place-tasks.ts";
 import { insertHeld, type PlacedTask } from "./places.ts";
 import { findRunDefinitions } from "./runs.ts";
-import { answerDueWaits } from "./steps.ts";
+import { answerDueWaits } from "./step-waits.ts";
 import { takeDueSuspended, takeSuspended, type WokenRow } from "./suspended.ts";
 
 /**
