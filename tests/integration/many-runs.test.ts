@@ -358,3 +358,33 @@ const NO_FILTER = {
   ...{ states: [], workflow: "", version: 0, createdAfter: undefined, createdBefore: undefined, labels: {} },
   ...{ parentRunId: 0n, idempotencyKey: "" },
 };
+
+test("a page of dead letters that is asked for again by its request id replays no task twice", async () => {
+  await using mesh = await startMesh();
+  for (let i = 0; i < 3; i++) await mesh.given.run({ tasks: [{ retry: { maxAttempts: 1 } }] });
+  const worker = await mesh.worker();
+  const failAll = async () => {
+    for (const task of await worker.acquire(10, { waitMs: 5_000 })) await worker.fail(task);
+  };
+  await failAll();
+
+  const first = await mesh.tasks.replayDeadLetters({ requestId: "once" });
+  await failAll();
+  const again = await mesh.tasks.replayDeadLetters({ requestId: "once" });
+  const anew = await mesh.tasks.replayDeadLetters({ requestId: "twice" });
+
+  expect(first).toMatchObject({ replayedCount: 3, passedOverCount: 0 });
+  expect(again).toMatchObject({ replayedCount: 0, passedOverCount: 3 });
+  expect(anew).toMatchObject({ replayedCount: 3, passedOverCount: 0 });
+});
+
+test("tasks are not listed by the token of another run's page", async () => {
+  await using mesh = await startMesh();
+  const one = await mesh.given.run({ tasks: [{}, {}] });
+  const other = await mesh.given.run({ tasks: [{}, {}, {}] });
+  const { nextPageToken } = await mesh.tasks.listTasks({ runId: one, pageSize: 1 });
+
+  const page = mesh.tasks.listTasks({ runId: other, pageToken: nextPageToken });
+
+  await expect(page).rejects.toMatchObject({ reason: "INVALID_FIELD", violations: [{ field: "page_token" }] });
+});

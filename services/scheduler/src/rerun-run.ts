@@ -1,7 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { type RerunRunRequest, StartRunRequestSchema } from "@runmesh/contracts/run/v1/run_service_pb";
-import { invalidField, MeshError } from "@runmesh/domain/errors";
-import { exceedsUtf8, findTextFault } from "@runmesh/domain/names";
+import { MeshError } from "@runmesh/domain/errors";
 import { digestOf } from "@runmesh/platform/digest";
 import type { Principal } from "@runmesh/platform/principal";
 import type { Wakeups } from "@runmesh/platform/wakeup";
@@ -11,6 +10,7 @@ import { findInputs, findRun, type RunRow } from "@runmesh/store/runs";
 import { useDefinition } from "@runmesh/store/unused-definitions";
 import { DeferredCancels } from "./deferred-cancels.ts";
 import { Registry } from "./registry.ts";
+import { readRequestId } from "./request-id.ts";
 import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
 
 type Deps = StartDeps & { readonly wakeups: Wakeups };
@@ -25,9 +25,8 @@ export async function rerunRun(
   request: RerunRunRequest,
   traceparent: string | undefined,
 ): Promise<StartedRun> {
-  const { runId, requestId } = request;
-  const fault = findTextFault(requestId) ?? (exceedsUtf8(requestId, 128) ? "must be at most 128 bytes" : undefined);
-  if (fault !== undefined) throw invalidField("request_id", fault);
+  const { runId } = request;
+  const requestId = readRequestId(request.requestId);
   const row = await findRun(deps.db, { tenantId, runId });
   if (row === undefined) throw new MeshError("NOT_FOUND", `no run ${runId}`);
   const loaded = await findDefinition(deps, tenantId, row, request);

@@ -1,6 +1,5 @@
 import type { RunFilter as FilterMessage } from "@runmesh/contracts/run/v1/run_pb";
-import { invalidField, MeshError } from "@runmesh/domain/errors";
-import { exceedsUtf8, findTextFault } from "@runmesh/domain/names";
+import { MeshError } from "@runmesh/domain/errors";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { RUN_MOVES, RUN_STATES, type RunState } from "@runmesh/domain/states";
 import { digestOf } from "@runmesh/platform/digest";
@@ -14,6 +13,7 @@ import { type MoveOutcome, pauseRun, resumeRun } from "@runmesh/store/pause-run"
 import { type ReopenOutcome, reopenRun } from "@runmesh/store/reopen-run";
 import { listRunPage } from "@runmesh/store/run-pages";
 import { readComment } from "./cancel-comment.ts";
+import { readRequestId } from "./request-id.ts";
 import { readSomeFilter } from "./run-filter.ts";
 import { tellLost } from "./tell-lost.ts";
 
@@ -47,7 +47,6 @@ const movableStates = (move: BulkMove): number[] =>
 
 /** Runs moved at once: each is a transaction, and the mesh has other work. */
 const AT_ONCE = 4;
-const MAX_REQUEST_ID_BYTES = 128;
 
 /**
  * Moves a page of runs. Invariants:
@@ -66,7 +65,7 @@ export async function moveRuns(
 ): Promise<{ movedCount: number; passedOverCount: number; nextPageToken: string }> {
   const limit = readPageSize(request.pageSize);
   const [token] = readPageToken(request.pageToken, "page_token", "id") ?? [];
-  refuseLongRequestId(request.requestId);
+  readRequestId(request.requestId);
   readComment(request.comment ?? "");
   const asked = readSomeFilter(request.filter);
   const movable = movableStates(move);
@@ -131,9 +130,4 @@ async function moveOne(
       }
     }
   }
-}
-
-function refuseLongRequestId(id: string): void {
-  const fault = findTextFault(id) ?? (exceedsUtf8(id, MAX_REQUEST_ID_BYTES) ? "must be at most 128 bytes" : undefined);
-  if (fault !== undefined) throw invalidField("request_id", fault);
 }

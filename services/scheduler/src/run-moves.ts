@@ -78,14 +78,18 @@ export class RunMoves {
     await this.#finish(tenantId, runId, outcome, "replayed");
   }
 
-  /** Replays a dead letter; false where it is none any more: another replay, or its run's, came first. */
-  async replayIfDead({ tenantId, name, origin }: Principal, taskId: bigint, fresh: boolean): Promise<boolean> {
+  /**
+   * Replays a dead letter; false where it is none any more, as another replay, or its run's, came first, or where the
+   * request has replayed it before.
+   */
+  async replayIfDead(principal: Principal, taskId: bigint, requestId: string, fresh: boolean): Promise<boolean> {
+    const { tenantId, name, origin } = principal;
     const runId = runIdOf(taskId);
     const reopen = [ordinalOf(taskId)];
-    const asked = { tenantId, runId, principal: name, origin, digest: undefined, reopen, fresh };
-    let outcome = await reopenRun(this.#deps, asked);
-    if (outcome.kind === "refused") outcome = { kind: "not_dead" };
-    if (outcome.kind === "not_dead") return false;
+    const digest = requestId === "" ? undefined : digestOf(`dead-letters.replay:${requestId}:${taskId}`);
+    const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen, fresh });
+    if (outcome.kind === "refused" || outcome.kind === "not_dead") return false;
+    if (outcome.kind === "done" && !outcome.moved) return false;
     await this.#finish(tenantId, runId, outcome, "replayed");
     return true;
   }

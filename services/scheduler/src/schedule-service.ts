@@ -3,13 +3,14 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import { Schedule_Overlap } from "@runmesh/contracts/schedule/v1/schedule_pb";
 import type { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { invalidField } from "@runmesh/domain/errors";
-import { checkTexts, exceedsUtf8, findTextFault, readName } from "@runmesh/domain/names";
+import { checkTexts, readName } from "@runmesh/domain/names";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { getPrincipal } from "@runmesh/platform/principal";
 import { readTimestampMs } from "@runmesh/platform/timestamp";
 import { findSchedule, listSchedules } from "@runmesh/store/schedules";
 import { Registry } from "./registry.ts";
+import { readRequestId } from "./request-id.ts";
 import { backfillSchedule } from "./schedules/backfill-schedule.ts";
 import type { ScheduleDeps } from "./schedules/schedule-deps.ts";
 import { readSchedule, writeSchedule } from "./schedules/schedule-message.ts";
@@ -99,10 +100,4 @@ function readMode(overlap: Schedule_Overlap): "all" | "queue" | undefined {
   if (overlap === Schedule_Overlap.ALLOW) return "all";
   if (overlap === Schedule_Overlap.BUFFER_ALL) return "queue";
   throw invalidField("overlap", "a backfill has ALLOW or BUFFER_ALL");
-}
-
-function readRequestId(id: string): string {
-  const fault = findTextFault(id) ?? (exceedsUtf8(id, 128) ? "must be at most 128 bytes" : undefined);
-  if (fault !== undefined) throw invalidField("request_id", fault);
-  return id;
 }

@@ -17,6 +17,7 @@ import { findRun, findRunDefinitions } from "@runmesh/store/runs";
 import { listTaskRows, type TaskRow } from "@runmesh/store/task-rows";
 import { explainTasks } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
+import { readRequestId } from "./request-id.ts";
 import { resolveTaskParams } from "./resolved-params.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { addPayloads, writeAttempt, writeLogLine, writeTask } from "./task-message.ts";
@@ -90,6 +91,9 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
       const limit = readPageSize(request.pageSize);
       const [after] = readPageToken(request.pageToken, "page_token", "id") ?? [];
       const loaded = await getLoaded(tenantId, runId);
+      if (after !== undefined && runIdOf(BigInt(after)) !== runId) {
+        throw invalidField("page_token", "must be the token that the last page of the same run gave");
+      }
       const fromId = after === undefined ? toTaskId(runId, 0) : BigInt(after) + 1n;
       const rows = await listTaskRows(db, {
         tenantId,
@@ -167,11 +171,12 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
 
     async replayDeadLetters(request, context) {
       const principal = getPrincipal(context);
+      const requestId = readRequestId(request.requestId);
       const { page, nextPageToken } = await listPage(principal.tenantId, request);
       let replayedCount = 0;
       for (const { id } of page) {
         if (context.signal.aborted) throw new MeshError("CANCELLED", "the caller gave up: repeat from the same token");
-        if (await moves.replayIfDead(principal, id, request.fresh)) replayedCount++;
+        if (await moves.replayIfDead(principal, id, requestId, request.fresh)) replayedCount++;
       }
       return { replayedCount, passedOverCount: page.length - replayedCount, nextPageToken };
     },

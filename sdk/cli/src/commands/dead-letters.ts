@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { Mesh } from "@runmesh/client";
 import type { Run } from "@runmesh/contracts/run/v1/run_pb";
 import { type Task, TaskSchema } from "@runmesh/contracts/task/v1/task_pb";
@@ -69,8 +70,11 @@ export function addDeadLettersReplay(group: Command, host: Host): void {
       }
       const { tasks } = await mesh();
 
+      // One id for the walk: a page whose answer was lost is asked for again, and replays nothing twice.
+      const requestId = randomUUID();
       const moved = await walkPages(progress, "replayed", async (pageSize, pageToken) => {
-        const page = await tasks.replayDeadLetters({ workflow, errorType, fresh, pageSize, pageToken }, call);
+        const asked = { workflow, errorType, fresh, pageSize, pageToken, requestId };
+        const page = await tasks.replayDeadLetters(asked, call);
         return { ...page, movedCount: page.replayedCount };
       });
 

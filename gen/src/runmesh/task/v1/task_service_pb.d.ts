@@ -349,6 +349,13 @@ export declare type ReplayDeadLettersRequest = Message<"runmesh.task.v1.ReplayDe
    * @generated from field: bool fresh = 5;
    */
   fresh: boolean;
+
+  /**
+   * At most 128 bytes. Kept 24 h: a page that is asked for again with it replays no task twice.
+   *
+   * @generated from field: string request_id = 6;
+   */
+  requestId: string;
 };
 
 /**
@@ -369,7 +376,7 @@ export declare type ReplayDeadLettersResponse = Message<"runmesh.task.v1.ReplayD
   replayedCount: number;
 
   /**
-   * Tasks that another had replayed meanwhile.
+   * Tasks that another, or this request before, had replayed meanwhile.
    *
    * @generated from field: uint32 passed_over_count = 2;
    */

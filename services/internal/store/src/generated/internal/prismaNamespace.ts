@@ -3272,7 +3272,8 @@ export const RunSlotScalarFieldEnum = {
   key: 'key',
   runId: 'runId',
   slotLimit: 'slotLimit',
-  active: 'active'
+  active: 'active',
+  dueAt: 'dueAt'
 } as const
 
 export type RunSlotScalarFieldEnum = (typeof RunSlotScalarFieldEnum)[keyof typeof RunSlotScalarFieldEnum]
@@ -3593,7 +3594,8 @@ export const ScheduleTickScalarFieldEnum = {
   tick: 'tick',
   runId: 'runId',
   open: 'open',
-  createdAt: 'createdAt'
+  createdAt: 'createdAt',
+  request: 'request'
 } as const
 
 export type ScheduleTickScalarFieldEnum = (typeof ScheduleTickScalarFieldEnum)[keyof typeof ScheduleTickScalarFieldEnum]

@@ -44,6 +44,7 @@ export type RunSlotMinAggregateOutputType = {
   runId: bigint | null
   slotLimit: number | null
   active: boolean | null
+  dueAt: Date | null
 }
 
 export type RunSlotMaxAggregateOutputType = {
@@ -52,6 +53,7 @@ export type RunSlotMaxAggregateOutputType = {
   runId: bigint | null
   slotLimit: number | null
   active: boolean | null
+  dueAt: Date | null
 }
 
 export type RunSlotCountAggregateOutputType = {
@@ -60,6 +62,7 @@ export type RunSlotCountAggregateOutputType = {
   runId: number
   slotLimit: number
   active: number
+  dueAt: number
   _all: number
 }
 
@@ -82,6 +85,7 @@ export type RunSlotMinAggregateInputType = {
   runId?: true
   slotLimit?: true
   active?: true
+  dueAt?: true
 }
 
 export type RunSlotMaxAggregateInputType = {
@@ -90,6 +94,7 @@ export type RunSlotMaxAggregateInputType = {
   runId?: true
   slotLimit?: true
   active?: true
+  dueAt?: true
 }
 
 export type RunSlotCountAggregateInputType = {
@@ -98,6 +103,7 @@ export type RunSlotCountAggregateInputType = {
   runId?: true
   slotLimit?: true
   active?: true
+  dueAt?: true
   _all?: true
 }
 
@@ -193,6 +199,7 @@ export type RunSlotGroupByOutputType = {
   runId: bigint
   slotLimit: number
   active: boolean
+  dueAt: Date | null
   _count: RunSlotCountAggregateOutputType | null
   _avg: RunSlotAvgAggregateOutputType | null
   _sum: RunSlotSumAggregateOutputType | null
@@ -224,6 +231,7 @@ export type RunSlotWhereInput = {
   runId?: Prisma.BigIntFilter<"RunSlot"> | bigint | number
   slotLimit?: Prisma.IntFilter<"RunSlot"> | number
   active?: Prisma.BoolFilter<"RunSlot"> | boolean
+  dueAt?: Prisma.DateTimeNullableFilter<"RunSlot"> | Date | string | null
 }
 
 export type RunSlotOrderByWithRelationInput = {
@@ -232,6 +240,7 @@ export type RunSlotOrderByWithRelationInput = {
   runId?: Prisma.SortOrder
   slotLimit?: Prisma.SortOrder
   active?: Prisma.SortOrder
+  dueAt?: Prisma.SortOrderInput | Prisma.SortOrder
 }
 
 export type RunSlotWhereUniqueInput = Prisma.AtLeast<{
@@ -244,6 +253,7 @@ export type RunSlotWhereUniqueInput = Prisma.AtLeast<{
   runId?: Prisma.BigIntFilter<"RunSlot"> | bigint | number
   slotLimit?: Prisma.IntFilter<"RunSlot"> | number
   active?: Prisma.BoolFilter<"RunSlot"> | boolean
+  dueAt?: Prisma.DateTimeNullableFilter<"RunSlot"> | Date | string | null
 }, "tenantId_key_runId">
 
 export type RunSlotOrderByWithAggregationInput = {
@@ -252,6 +262,7 @@ export type RunSlotOrderByWithAggregationInput = {
   runId?: Prisma.SortOrder
   slotLimit?: Prisma.SortOrder
   active?: Prisma.SortOrder
+  dueAt?: Prisma.SortOrderInput | Prisma.SortOrder
   _count?: Prisma.RunSlotCountOrderByAggregateInput
   _avg?: Prisma.RunSlotAvgOrderByAggregateInput
   _max?: Prisma.RunSlotMaxOrderByAggregateInput
@@ -268,6 +279,7 @@ export type RunSlotScalarWhereWithAggregatesInput = {
   runId?: Prisma.BigIntWithAggregatesFilter<"RunSlot"> | bigint | number
   slotLimit?: Prisma.IntWithAggregatesFilter<"RunSlot"> | number
   active?: Prisma.BoolWithAggregatesFilter<"RunSlot"> | boolean
+  dueAt?: Prisma.DateTimeNullableWithAggregatesFilter<"RunSlot"> | Date | string | null
 }
 
 export type RunSlotCreateInput = {
@@ -276,6 +288,7 @@ export type RunSlotCreateInput = {
   runId: bigint | number
   slotLimit: number
   active: boolean
+  dueAt?: Date | string | null
 }
 
 export type RunSlotUncheckedCreateInput = {
@@ -284,6 +297,7 @@ export type RunSlotUncheckedCreateInput = {
   runId: bigint | number
   slotLimit: number
   active: boolean
+  dueAt?: Date | string | null
 }
 
 export type RunSlotUpdateInput = {
@@ -292,6 +306,7 @@ export type RunSlotUpdateInput = {
   runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
   active?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  dueAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
 }
 
 export type RunSlotUncheckedUpdateInput = {
@@ -300,6 +315,7 @@ export type RunSlotUncheckedUpdateInput = {
   runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
   active?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  dueAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
 }
 
 export type RunSlotCreateManyInput = {
@@ -308,6 +324,7 @@ export type RunSlotCreateManyInput = {
   runId: bigint | number
   slotLimit: number
   active: boolean
+  dueAt?: Date | string | null
 }
 
 export type RunSlotUpdateManyMutationInput = {
@@ -316,6 +333,7 @@ export type RunSlotUpdateManyMutationInput = {
   runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
   active?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  dueAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
 }
 
 export type RunSlotUncheckedUpdateManyInput = {
@@ -324,6 +342,7 @@ export type RunSlotUncheckedUpdateManyInput = {
   runId?: Prisma.BigIntFieldUpdateOperationsInput | bigint | number
   slotLimit?: Prisma.IntFieldUpdateOperationsInput | number
   active?: Prisma.BoolFieldUpdateOperationsInput | boolean
+  dueAt?: Prisma.NullableDateTimeFieldUpdateOperationsInput | Date | string | null
 }
 
 export type RunSlotTenantIdKeyRunIdCompoundUniqueInput = {
@@ -338,6 +357,7 @@ export type RunSlotCountOrderByAggregateInput = {
   runId?: Prisma.SortOrder
   slotLimit?: Prisma.SortOrder
   active?: Prisma.SortOrder
+  dueAt?: Prisma.SortOrder
 }
 
 export type RunSlotAvgOrderByAggregateInput = {
@@ -352,6 +372,7 @@ export type RunSlotMaxOrderByAggregateInput = {
   runId?: Prisma.SortOrder
   slotLimit?: Prisma.SortOrder
   active?: Prisma.SortOrder
+  dueAt?: Prisma.SortOrder
 }
 
 export type RunSlotMinOrderByAggregateInput = {
@@ -360,6 +381,7 @@ export type RunSlotMinOrderByAggregateInput = {
   runId?: Prisma.SortOrder
   slotLimit?: Prisma.SortOrder
   active?: Prisma.SortOrder
+  dueAt?: Prisma.SortOrder
 }
 
 export type RunSlotSumOrderByAggregateInput = {
@@ -376,6 +398,7 @@ export type RunSlotSelect<ExtArgs extends runtime.Types.Extensions.InternalArgs 
   runId?: boolean
   slotLimit?: boolean
   active?: boolean
+  dueAt?: boolean
 }, ExtArgs["result"]["runSlot"]>
 
 export type RunSlotSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -384,6 +407,7 @@ export type RunSlotSelectCreateManyAndReturn<ExtArgs extends runtime.Types.Exten
   runId?: boolean
   slotLimit?: boolean
   active?: boolean
+  dueAt?: boolean
 }, ExtArgs["result"]["runSlot"]>
 
 export type RunSlotSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetSelect<{
@@ -392,6 +416,7 @@ export type RunSlotSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.Exten
   runId?: boolean
   slotLimit?: boolean
   active?: boolean
+  dueAt?: boolean
 }, ExtArgs["result"]["runSlot"]>
 
 export type RunSlotSelectScalar = {
@@ -400,9 +425,10 @@ export type RunSlotSelectScalar = {
   runId?: boolean
   slotLimit?: boolean
   active?: boolean
+  dueAt?: boolean
 }
 
-export type RunSlotOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "key" | "runId" | "slotLimit" | "active", ExtArgs["result"]["runSlot"]>
+export type RunSlotOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "key" | "runId" | "slotLimit" | "active" | "dueAt", ExtArgs["result"]["runSlot"]>
 
 export type $RunSlotPayload<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   name: "RunSlot"
@@ -413,6 +439,7 @@ export type $RunSlotPayload<ExtArgs extends runtime.Types.Extensions.InternalArg
     runId: bigint
     slotLimit: number
     active: boolean
+    dueAt: Date | null
   }, ExtArgs["result"]["runSlot"]>
   composites: {}
 }
@@ -841,6 +868,7 @@ export interface RunSlotFieldRefs {
   readonly runId: Prisma.FieldRef<"RunSlot", 'BigInt'>
   readonly slotLimit: Prisma.FieldRef<"RunSlot", 'Int'>
   readonly active: Prisma.FieldRef<"RunSlot", 'Boolean'>
+  readonly dueAt: Prisma.FieldRef<"RunSlot", 'DateTime'>
 }
     
 

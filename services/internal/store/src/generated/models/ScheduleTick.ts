@@ -45,6 +45,7 @@ export type ScheduleTickMinAggregateOutputType = {
   runId: bigint | null
   open: boolean | null
   createdAt: Date | null
+  request: string | null
 }
 
 export type ScheduleTickMaxAggregateOutputType = {
@@ -54,6 +55,7 @@ export type ScheduleTickMaxAggregateOutputType = {
   runId: bigint | null
   open: boolean | null
   createdAt: Date | null
+  request: string | null
 }
 
 export type ScheduleTickCountAggregateOutputType = {
@@ -63,6 +65,7 @@ export type ScheduleTickCountAggregateOutputType = {
   runId: number
   open: number
   createdAt: number
+  request: number
   _all: number
 }
 
@@ -86,6 +89,7 @@ export type ScheduleTickMinAggregateInputType = {
   runId?: true
   open?: true
   createdAt?: true
+  request?: true
 }
 
 export type ScheduleTickMaxAggregateInputType = {
@@ -95,6 +99,7 @@ export type ScheduleTickMaxAggregateInputType = {
   runId?: true
   open?: true
   createdAt?: true
+  request?: true
 }
 
 export type ScheduleTickCountAggregateInputType = {
@@ -104,6 +109,7 @@ export type ScheduleTickCountAggregateInputType = {
   runId?: true
   open?: true
   createdAt?: true
+  request?: true
   _all?: true
 }
 
@@ -200,6 +206,7 @@ export type ScheduleTickGroupByOutputType = {
   runId: bigint | null
   open: boolean
   createdAt: Date
+  request: string | null
   _count: ScheduleTickCountAggregateOutputType | null
   _avg: ScheduleTickAvgAggregateOutputType | null
   _sum: ScheduleTickSumAggregateOutputType | null
@@ -232,6 +239,7 @@ export type ScheduleTickWhereInput = {
   runId?: Prisma.BigIntNullableFilter<"ScheduleTick"> | bigint | number | null
   open?: Prisma.BoolFilter<"ScheduleTick"> | boolean
   createdAt?: Prisma.DateTimeFilter<"ScheduleTick"> | Date | string
+  request?: Prisma.UuidNullableFilter<"ScheduleTick"> | string | null
   schedule?: Prisma.XOR<Prisma.ScheduleScalarRelationFilter, Prisma.ScheduleWhereInput>
 }
 
@@ -242,6 +250,7 @@ export type ScheduleTickOrderByWithRelationInput = {
   runId?: Prisma.SortOrderInput | Prisma.SortOrder
   open?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  request?: Prisma.SortOrderInput | Prisma.SortOrder
   schedule?: Prisma.ScheduleOrderByWithRelationInput
 }
 
@@ -256,6 +265,7 @@ export type ScheduleTickWhereUniqueInput = Prisma.AtLeast<{
   runId?: Prisma.BigIntNullableFilter<"ScheduleTick"> | bigint | number | null
   open?: Prisma.BoolFilter<"ScheduleTick"> | boolean
   createdAt?: Prisma.DateTimeFilter<"ScheduleTick"> | Date | string
+  request?: Prisma.UuidNullableFilter<"ScheduleTick"> | string | null
   schedule?: Prisma.XOR<Prisma.ScheduleScalarRelationFilter, Prisma.ScheduleWhereInput>
 }, "tenantId_scheduleId_tick">
 
@@ -266,6 +276,7 @@ export type ScheduleTickOrderByWithAggregationInput = {
   runId?: Prisma.SortOrderInput | Prisma.SortOrder
   open?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  request?: Prisma.SortOrderInput | Prisma.SortOrder
   _count?: Prisma.ScheduleTickCountOrderByAggregateInput
   _avg?: Prisma.ScheduleTickAvgOrderByAggregateInput
   _max?: Prisma.ScheduleTickMaxOrderByAggregateInput
@@ -283,6 +294,7 @@ export type ScheduleTickScalarWhereWithAggregatesInput = {
   runId?: Prisma.BigIntNullableWithAggregatesFilter<"ScheduleTick"> | bigint | number | null
   open?: Prisma.BoolWithAggregatesFilter<"ScheduleTick"> | boolean
   createdAt?: Prisma.DateTimeWithAggregatesFilter<"ScheduleTick"> | Date | string
+  request?: Prisma.UuidNullableWithAggregatesFilter<"ScheduleTick"> | string | null
 }
 
 export type ScheduleTickCreateInput = {
@@ -290,6 +302,7 @@ export type ScheduleTickCreateInput = {
   runId?: bigint | number | null
   open: boolean
   createdAt?: Date | string
+  request?: string | null
   schedule: Prisma.ScheduleCreateNestedOneWithoutTicksInput
 }
 
@@ -300,6 +313,7 @@ export type ScheduleTickUncheckedCreateInput = {
   runId?: bigint | number | null
   open: boolean
   createdAt?: Date | string
+  request?: string | null
 }
 
 export type ScheduleTickUpdateInput = {
@@ -307,6 +321,7 @@ export type ScheduleTickUpdateInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
   schedule?: Prisma.ScheduleUpdateOneRequiredWithoutTicksNestedInput
 }
 
@@ -317,6 +332,7 @@ export type ScheduleTickUncheckedUpdateInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type ScheduleTickCreateManyInput = {
@@ -326,6 +342,7 @@ export type ScheduleTickCreateManyInput = {
   runId?: bigint | number | null
   open: boolean
   createdAt?: Date | string
+  request?: string | null
 }
 
 export type ScheduleTickUpdateManyMutationInput = {
@@ -333,6 +350,7 @@ export type ScheduleTickUpdateManyMutationInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type ScheduleTickUncheckedUpdateManyInput = {
@@ -342,6 +360,7 @@ export type ScheduleTickUncheckedUpdateManyInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type ScheduleTickListRelationFilter = {
@@ -367,6 +386,7 @@ export type ScheduleTickCountOrderByAggregateInput = {
   runId?: Prisma.SortOrder
   open?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  request?: Prisma.SortOrder
 }
 
 export type ScheduleTickAvgOrderByAggregateInput = {
@@ -382,6 +402,7 @@ export type ScheduleTickMaxOrderByAggregateInput = {
   runId?: Prisma.SortOrder
   open?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  request?: Prisma.SortOrder
 }
 
 export type ScheduleTickMinOrderByAggregateInput = {
@@ -391,6 +412,7 @@ export type ScheduleTickMinOrderByAggregateInput = {
   runId?: Prisma.SortOrder
   open?: Prisma.SortOrder
   createdAt?: Prisma.SortOrder
+  request?: Prisma.SortOrder
 }
 
 export type ScheduleTickSumOrderByAggregateInput = {
@@ -446,6 +468,7 @@ export type ScheduleTickCreateWithoutScheduleInput = {
   runId?: bigint | number | null
   open: boolean
   createdAt?: Date | string
+  request?: string | null
 }
 
 export type ScheduleTickUncheckedCreateWithoutScheduleInput = {
@@ -453,6 +476,7 @@ export type ScheduleTickUncheckedCreateWithoutScheduleInput = {
   runId?: bigint | number | null
   open: boolean
   createdAt?: Date | string
+  request?: string | null
 }
 
 export type ScheduleTickCreateOrConnectWithoutScheduleInput = {
@@ -491,6 +515,7 @@ export type ScheduleTickScalarWhereInput = {
   runId?: Prisma.BigIntNullableFilter<"ScheduleTick"> | bigint | number | null
   open?: Prisma.BoolFilter<"ScheduleTick"> | boolean
   createdAt?: Prisma.DateTimeFilter<"ScheduleTick"> | Date | string
+  request?: Prisma.UuidNullableFilter<"ScheduleTick"> | string | null
 }
 
 export type ScheduleTickCreateManyScheduleInput = {
@@ -498,6 +523,7 @@ export type ScheduleTickCreateManyScheduleInput = {
   runId?: bigint | number | null
   open: boolean
   createdAt?: Date | string
+  request?: string | null
 }
 
 export type ScheduleTickUpdateWithoutScheduleInput = {
@@ -505,6 +531,7 @@ export type ScheduleTickUpdateWithoutScheduleInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type ScheduleTickUncheckedUpdateWithoutScheduleInput = {
@@ -512,6 +539,7 @@ export type ScheduleTickUncheckedUpdateWithoutScheduleInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 export type ScheduleTickUncheckedUpdateManyWithoutScheduleInput = {
@@ -519,6 +547,7 @@ export type ScheduleTickUncheckedUpdateManyWithoutScheduleInput = {
   runId?: Prisma.NullableBigIntFieldUpdateOperationsInput | bigint | number | null
   open?: Prisma.BoolFieldUpdateOperationsInput | boolean
   createdAt?: Prisma.DateTimeFieldUpdateOperationsInput | Date | string
+  request?: Prisma.NullableStringFieldUpdateOperationsInput | string | null
 }
 
 
@@ -530,6 +559,7 @@ export type ScheduleTickSelect<ExtArgs extends runtime.Types.Extensions.Internal
   runId?: boolean
   open?: boolean
   createdAt?: boolean
+  request?: boolean
   schedule?: boolean | Prisma.ScheduleDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["scheduleTick"]>
 
@@ -540,6 +570,7 @@ export type ScheduleTickSelectCreateManyAndReturn<ExtArgs extends runtime.Types.
   runId?: boolean
   open?: boolean
   createdAt?: boolean
+  request?: boolean
   schedule?: boolean | Prisma.ScheduleDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["scheduleTick"]>
 
@@ -550,6 +581,7 @@ export type ScheduleTickSelectUpdateManyAndReturn<ExtArgs extends runtime.Types.
   runId?: boolean
   open?: boolean
   createdAt?: boolean
+  request?: boolean
   schedule?: boolean | Prisma.ScheduleDefaultArgs<ExtArgs>
 }, ExtArgs["result"]["scheduleTick"]>
 
@@ -560,9 +592,10 @@ export type ScheduleTickSelectScalar = {
   runId?: boolean
   open?: boolean
   createdAt?: boolean
+  request?: boolean
 }
 
-export type ScheduleTickOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "scheduleId" | "tick" | "runId" | "open" | "createdAt", ExtArgs["result"]["scheduleTick"]>
+export type ScheduleTickOmit<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = runtime.Types.Extensions.GetOmit<"tenantId" | "scheduleId" | "tick" | "runId" | "open" | "createdAt" | "request", ExtArgs["result"]["scheduleTick"]>
 export type ScheduleTickInclude<ExtArgs extends runtime.Types.Extensions.InternalArgs = runtime.Types.Extensions.DefaultArgs> = {
   schedule?: boolean | Prisma.ScheduleDefaultArgs<ExtArgs>
 }
@@ -585,6 +618,7 @@ export type $ScheduleTickPayload<ExtArgs extends runtime.Types.Extensions.Intern
     runId: bigint | null
     open: boolean
     createdAt: Date
+    request: string | null
   }, ExtArgs["result"]["scheduleTick"]>
   composites: {}
 }
@@ -1015,6 +1049,7 @@ export interface ScheduleTickFieldRefs {
   readonly runId: Prisma.FieldRef<"ScheduleTick", 'BigInt'>
   readonly open: Prisma.FieldRef<"ScheduleTick", 'Boolean'>
   readonly createdAt: Prisma.FieldRef<"ScheduleTick", 'DateTime'>
+  readonly request: Prisma.FieldRef<"ScheduleTick", 'String'>
 }
     
 
