@@ -32,7 +32,7 @@ interface Refusal extends Error {
 const AWAY = new Set(["UNAVAILABLE", "CANCELLED"]);
 
 /** Reasons whose message, in this process, says what to do; the advice is for callers of a mesh. */
-const SAYS_ALL = new Set(["FORBIDDEN", "ALREADY_EXISTS"]);
+const SAYS_ALL = new Set(["FORBIDDEN", "ALREADY_EXISTS", "ILLEGAL_MOVE"]);
 
 /** `name` is how the command is called, for advice that can be copied. */
 export function describeFailure(error: unknown, url: string, name = "runmesh"): Failure {
