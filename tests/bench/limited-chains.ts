@@ -32,7 +32,7 @@ const chainUnder = (name: string, { maxParallel, keyOfRun, keyOfTask }: Limits):
   });
 
 /** The first is what the others are compared with. */
-export const LIMITED_CHAINS = {
+const LIMITED_CHAINS = {
   "no limit": chainUnder("none", {}),
   "a key of its own for each run's tasks": chainUnder("own-key", { keyOfTask: "own" }),
   "a key that all tasks share": chainUnder("shared-key", { keyOfTask: "shared" }),

@@ -56,7 +56,7 @@ export async function followRun(mesh: Mesh, follow: Follow): Promise<Run> {
 
 const RESUMABLE = new Set(["SLOW_CONSUMER", "CANCELLED"]);
 
-export function hasEnded(run: Run): boolean {
+function hasEnded(run: Run): boolean {
   return ENDED.has(run.state);
 }
 

@@ -48,7 +48,7 @@ export function enumName(desc: DescEnum, value: number): string {
 }
 
 /** Text of a payload that should be JSON; what is not is given as text, so that it can be looked at. */
-export function readPayload(bytes: Uint8Array): unknown {
+function readPayload(bytes: Uint8Array): unknown {
   const text = new TextDecoder().decode(bytes);
   try {
     return parseLossless(text);

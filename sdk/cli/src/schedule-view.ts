@@ -58,7 +58,7 @@ function workflowOf(schedule: Schedule): string {
 }
 
 /** "buffer-one", as the option takes it. */
-export function overlapOf(schedule: Schedule): string {
+function overlapOf(schedule: Schedule): string {
   return OVERLAPS.get(schedule.overlap) ?? enumName(Schedule_OverlapSchema, schedule.overlap);
 }
 

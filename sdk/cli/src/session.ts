@@ -61,7 +61,7 @@ interface Globals {
 }
 
 /** Options win over the environment, the environment over the default. An empty variable counts as absent. */
-export function readGlobals(command: Command, host: Host): Globals {
+function readGlobals(command: Command, host: Host): Globals {
   const given = command.optsWithGlobals() as { json?: boolean; url?: string; apiKey?: string };
   const url = given.url ?? urlOfEnvironment(host);
   const protocol = URL.parse(url)?.protocol;

@@ -41,7 +41,7 @@ export function auditRefusals({ db, log }: { readonly db: Db; readonly log: Log 
 }
 
 /** As in "run.cancel" of CancelRun. */
-export function actionOf(method: DescMethod): string {
+function actionOf(method: DescMethod): string {
   const [verb = "", ...noun] = method.name.match(/[A-Z][a-z]*/g) ?? [];
   return `${noun.join("-").toLowerCase().replace("api-key", "key")}.${verb.toLowerCase()}`;
 }

@@ -8,7 +8,7 @@ import { LRUCache } from "lru-cache";
 import type { Authenticator, Credential } from "./authenticator.ts";
 
 /** With the time between two looks at an open call (authenticate.ts) well below the 5 s of a revocation. */
-export const KEY_CACHE_MS = 1_500;
+const KEY_CACHE_MS = 1_500;
 const MAX_CACHED = 10_000;
 const BEARER = /^bearer +/i;
 

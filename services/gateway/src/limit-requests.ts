@@ -20,7 +20,7 @@ const UNLIMITED: ReadonlySet<string> = new Set([
 ]);
 
 /** Whether a method is never refused for its rate. */
-export const isUnlimited = (method: DescMethod): boolean =>
+const isUnlimited = (method: DescMethod): boolean =>
   method.parent.typeName === LeaseService.typeName && UNLIMITED.has(method.name);
 
 /** A burst holds so many seconds' worth. */

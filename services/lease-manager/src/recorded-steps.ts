@@ -8,7 +8,7 @@ import type {
 } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { MAX_DURATION_MS } from "@runmesh/domain/duration";
 import { invalidField, type MeshError } from "@runmesh/domain/errors";
-import { exceedsUtf8, findNameFault, findTextFault } from "@runmesh/domain/names";
+import { exceedsUtf8, findNameFault, findTextFault, MAX_NAME_BYTES } from "@runmesh/domain/names";
 import { printable } from "@runmesh/domain/printable";
 import { readPayload } from "@runmesh/platform/payload";
 import type { RecordedError } from "@runmesh/store/child-end";
@@ -18,7 +18,6 @@ import { readLog, readSmallJson } from "./report-message.ts";
 
 const MAX_RECORDED = 100;
 const MAX_WAITS = 1_000;
-const MAX_NAME_BYTES = 128;
 const MAX_TYPE_BYTES = 128;
 const MAX_MESSAGE_BYTES = 8 * 1024;
 const MAX_PROGRESS_BYTES = 64 * 1024;

@@ -2,10 +2,8 @@ import type { OutboundEvent } from "@runmesh/bus/event-bus";
 import { toEventMessage } from "@runmesh/bus/event-message";
 import type { EventNameReader, EventNames } from "@runmesh/bus/event-names";
 import type { Event } from "@runmesh/contracts/event/v1/event_pb";
+import { laneOf } from "@runmesh/domain/ids";
 import { type EventRow, type OutboxRows, outboxRow } from "@runmesh/store/outbox";
-
-/** 256 virtual lanes, fixed for ever. */
-const LANE_MASK = 255n;
 
 /** A row on its way out. Its message is built only when a reader is there to want it. */
 class RowEvent implements OutboundEvent {
@@ -19,7 +17,7 @@ class RowEvent implements OutboundEvent {
 
   constructor(row: EventRow, names: EventNames | undefined) {
     this.runId = row.runId;
-    this.lane = Number(row.runId & LANE_MASK);
+    this.lane = laneOf(row.runId);
     this.#row = row;
     this.#names = names;
   }

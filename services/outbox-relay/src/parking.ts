@@ -1,10 +1,10 @@
+import { laneGroupOf } from "@runmesh/domain/ids";
 import type { Db } from "@runmesh/store/db";
 import { type HeldLaneGroups, lockHeldLaneGroup, lockLaneGroup } from "@runmesh/store/lane-groups";
 import { type OutboxRows, outboxRow } from "@runmesh/store/outbox";
 import { parkEvents, unparkEvents } from "@runmesh/store/outbox-parked";
 
 const MAX_ERROR_LENGTH = 2_000;
-const LANE_GROUP_MASK = 15n;
 
 /**
  * Sets events of one run aside: those from one that cannot be sent on, or, without an error, those that belong behind
@@ -39,7 +39,7 @@ export function parkRun(
 /** Puts a run's parked rows back ahead of its later ones, to be sent again. Answers how many there were. */
 export function releaseParked(db: Db, p: { tenantId: number; runId: bigint }): Promise<number> {
   return db.transaction(async (tx) => {
-    await lockLaneGroup(tx, { id: Number(p.runId & LANE_GROUP_MASK) });
+    await lockLaneGroup(tx, { id: laneGroupOf(p.runId) });
     return (await unparkEvents(tx, p)).length;
   });
 }

@@ -3,7 +3,7 @@ import type { Db } from "@runmesh/store/db";
 import { measureOutbox } from "@runmesh/store/outbox";
 
 /** Events that may wait to be sent; beyond it starts are refused, so that the table stays within bounds (G10). */
-export const MAX_OUTBOX_ROWS = 1_000_000;
+const MAX_OUTBOX_ROWS = 1_000_000;
 
 const AGE_MS = 1_000;
 const RETRY_AFTER_MS = 5_000;

@@ -53,7 +53,7 @@ async function examine(options: DoctorOptions, host: Host): Promise<readonly Fin
   }
 }
 
-export function formatFinding(finding: Finding): string[] {
+function formatFinding(finding: Finding): string[] {
   const { severity, check, count, examples, advice } = finding;
   return [
     `${severity}: ${check}: ${count}`,

@@ -7,7 +7,7 @@ import { type Reference, scanReferences } from "./reference-scan.ts";
 import { writeReference } from "./references.ts";
 import { INPUT, NO_TASK, type TaskReferences } from "./task-references.ts";
 
-export const MAX_EDGES = 100_000;
+const MAX_EDGES = 100_000;
 
 /** So many tasks of a circle are named. */
 const MAX_NAMED = 12;

@@ -1,6 +1,6 @@
 import { MeshError, type Reason, type Violation } from "./errors.ts";
 
-export const MAX_VIOLATIONS = 20;
+const MAX_VIOLATIONS = 20;
 
 const MAX_QUOTED = 128;
 

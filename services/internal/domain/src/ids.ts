@@ -4,8 +4,7 @@ const ORDINAL_MASK = (1n << ORDINAL_BITS) - 1n;
 
 export const MAX_ORDINAL = Number(ORDINAL_MASK);
 
-/** Events travel in 256 virtual lanes, fixed for ever, which relays lease in 16 groups. */
-export const LANE_COUNT = 256;
+/** Relays lease the lanes of events in so many groups, fixed for ever. */
 export const LANE_GROUP_COUNT = 16;
 
 export function taskId(runId: bigint, ordinal: number): bigint {
@@ -19,6 +18,7 @@ export const runIdOf = (id: bigint): bigint => id >> ORDINAL_BITS;
 
 export const ordinalOf = (id: bigint): number => Number(id & ORDINAL_MASK);
 
+/** Events travel in 256 virtual lanes, fixed for ever. */
 export const laneOf = (runId: bigint): number => Number(runId & 255n);
 
 export const laneGroupOf = (runId: bigint): number => Number(runId & 15n);

@@ -1,7 +1,7 @@
 import { invalidField } from "./errors.ts";
 
 export const MAX_NAME_BYTES = 128;
-export const MAX_KEY_BYTES = 1024;
+const MAX_KEY_BYTES = 1024;
 
 /** A name: 1 to 128 bytes of [A-Za-z0-9._/-]. Throws INVALID_FIELD naming `field`. */
 export function readName(value: string | undefined, field: string): string {

@@ -1,5 +1,5 @@
 /** Longest error message or log line that is kept, in bytes of UTF-8. */
-export const MAX_PRINTABLE_BYTES = 8192;
+const MAX_PRINTABLE_BYTES = 8192;
 
 const CUT = "…";
 

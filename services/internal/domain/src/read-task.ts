@@ -17,8 +17,8 @@ import { type Reference, scanReferences, walkReferences, writePath } from "./ref
 import { mayHoldReferences } from "./references.ts";
 import type { TaskReferences } from "./task-references.ts";
 
-export const MAX_PAYLOAD_BYTES = 256 * 1024;
-export const DEFAULT_QUEUE = "default";
+const MAX_PAYLOAD_BYTES = 256 * 1024;
+const DEFAULT_QUEUE = "default";
 
 const DEFAULT_MAX_ATTEMPTS = 3;
 const DEFAULT_MAX_LOST = 20;

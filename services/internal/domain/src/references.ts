@@ -27,7 +27,7 @@ export type Resolution =
   | { readonly ok: false; readonly path: string; readonly reference: string; readonly why: "missing" | "too_large" };
 
 /** Longest resolved params, in UTF-16 units: what one acquire answer may hold. */
-export const MAX_RESOLVED_LENGTH = 4 * 1024 * 1024;
+const MAX_RESOLVED_LENGTH = 4 * 1024 * 1024;
 
 /** With more parts than this, a source is parsed once instead of searched for each reference. */
 const MANY = 16;

@@ -52,7 +52,6 @@ export const EVENT_TYPES = {
 export type RunState = keyof typeof RUN_STATES;
 export type TaskState = keyof typeof TASK_STATES;
 export type AttemptOutcome = keyof typeof ATTEMPT_OUTCOMES;
-export type EventType = keyof typeof EVENT_TYPES;
 
 type Moves<State extends string> = Record<State, Partial<Record<string, State>>>;
 
@@ -123,8 +122,6 @@ export function isTerminalTask(state: TaskState): boolean {
 
 export const readRunState = reader("run state", RUN_STATES);
 export const readTaskState = reader("task state", TASK_STATES);
-export const readAttemptOutcome = reader("attempt outcome", ATTEMPT_OUTCOMES);
-export const readEventType = reader("event type", EVENT_TYPES);
 
 function leadsTo(moves: Partial<Record<string, string>>, to: string): boolean {
   return Object.values(moves).includes(to);

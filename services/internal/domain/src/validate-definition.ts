@@ -8,8 +8,8 @@ import { readChoice, readConcurrency, readDuration, readNumber, readPayload, rea
 import type { Reference } from "./references.ts";
 import { TaskReferences } from "./task-references.ts";
 
-export const MAX_TASKS = 10_000;
-export const MAX_DEFINITION_LENGTH = 4 * 1024 * 1024;
+const MAX_TASKS = 10_000;
+const MAX_DEFINITION_LENGTH = 4 * 1024 * 1024;
 
 const MAX_PARALLEL = 10_000;
 const ON_FAILURE: readonly [OnFailure, ...OnFailure[]] = ["stop", "finish"];

@@ -117,7 +117,7 @@ const ROWS = new Map(Object.entries(ROLE_TABLE).map(([method, roles]) => [method
 const SYSTEM = new Set(SYSTEM_METHODS);
 
 /** Why the principal may not call the method; undefined when it may. */
-export function findRefusal(principal: Principal, method: string): string | undefined {
+function findRefusal(principal: Principal, method: string): string | undefined {
   const allowed = ROWS.get(method);
   if (allowed === undefined) return "needs no role that there is";
   if (!principal.roles.some((role) => allowed.has(role))) return `needs one of ${[...allowed].join(", ")}`;

@@ -152,7 +152,7 @@ function findField(desc: DescMessage, key: string): DescField | undefined {
 }
 
 /** A path as violations write it: proto names of fields, `[3]` in lists, `["a b"]` where a key is no plain word. */
-export function formatPath(desc: DescMessage, path: readonly PathSegment[]): string {
+function formatPath(desc: DescMessage, path: readonly PathSegment[]): string {
   let text = "";
   let message: DescMessage | undefined = desc;
   let field: DescField | undefined;

@@ -1,7 +1,7 @@
 import { invalidField } from "@runmesh/domain/errors";
 
-export const DEFAULT_PAGE_SIZE = 100;
-export const MAX_PAGE_SIZE = 1_000;
+const DEFAULT_PAGE_SIZE = 100;
+const MAX_PAGE_SIZE = 1_000;
 
 /** Rows of a page: 1 to 1,000, 100 where the caller gave none. */
 export function readPageSize(asked: number, field = "page_size"): number {

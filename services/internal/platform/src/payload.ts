@@ -5,7 +5,7 @@ import { checkJson } from "@runmesh/domain/json-text";
 import { valueToJson } from "@runmesh/domain/value-payload";
 
 /** Longest payload that a row holds. */
-export const MAX_PAYLOAD_BYTES = 256 * 1024;
+const MAX_PAYLOAD_BYTES = 256 * 1024;
 
 /** A payload as contracts carry it: a Value for people, or bytes of JSON text. */
 export type Payload =

@@ -4,10 +4,10 @@ import { MeshError } from "@runmesh/domain/errors";
 import { type Principal, principalKey, ROLES, type Role } from "./principal.ts";
 
 /** Carries a principal from one service to another. Never accepted from outside the mesh. */
-export const PRINCIPAL_HEADER = "runmesh-principal";
+const PRINCIPAL_HEADER = "runmesh-principal";
 
 /** The longest life of a token. A revoked key therefore acts for at most this long behind the gateway. */
-export const TOKEN_LIFE_MS = 60_000;
+const TOKEN_LIFE_MS = 60_000;
 
 /** Clocks of two machines may differ by this much. */
 const CLOCK_SKEW_MS = 5_000;

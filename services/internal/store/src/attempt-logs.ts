@@ -2,7 +2,7 @@ import { byteaArray, int2Array, int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 
 /** Most bytes of log that an attempt keeps; then a mark. */
-export const MAX_LOG_BYTES = 1024 * 1024;
+const MAX_LOG_BYTES = 1024 * 1024;
 
 export interface NewLogLine {
   readonly taskId: bigint;

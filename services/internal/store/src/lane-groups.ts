@@ -1,8 +1,6 @@
 import type { Db } from "./db.ts";
 
 /** A run's events are relayed by whoever holds its group: run id modulo 16. */
-export const LANE_GROUP_COUNT = 16;
-
 export interface LaneGroupRow {
   id: number;
   owner: string;
