@@ -1,8 +1,12 @@
 /** Handlers that leave things behind, fail in the middle, or are cut off: on a whole mesh. */
 import { setTimeout as delay } from "node:timers/promises";
+import { defineTask, defineWorkflow } from "@runmesh/client";
 import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
 import { expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
 import { child, childTask, outcomes, start, suspended, task, workflow } from "./durable-mesh.ts";
+
+const largeTask = defineTask({ name: "large", input: z.any(), output: z.string() });
 
 test("a handler that returns while something is waited for has ended: its task is not suspended", async () => {
   await using t = await start();
@@ -163,4 +167,24 @@ test("a context that a handler kept runs no step after its end", async () => {
 
   await expect(late).rejects.toThrow("the handler has ended");
   expect(ran).toBe(false);
+});
+
+test("a child that succeeded with more than its parent can take is not started anew", async () => {
+  await using t = await start();
+  const large = defineWorkflow({
+    name: "large",
+    input: z.any(),
+    build: (w) => ["a", "b"].map((key) => w.task(key, largeTask, w.input).output),
+  });
+  const parent = task.handle(async (_, ctx) => (await ctx.startRun(large, null)).result());
+  await t.work(() => {}, { handlers: [parent, largeTask.handle(() => "x".repeat(200_000))] });
+
+  const run = await t.client.start(workflow, null);
+
+  await expect(run.result()).rejects.toMatchObject({
+    errorType: "TOO_LARGE",
+    message: expect.stringContaining("is 400007 bytes; a parent takes at most 262144"),
+  });
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } });
+  expect(runs).toHaveLength(1);
 });

@@ -116,8 +116,8 @@ export class ResultTimeoutError extends Error {
 
 function describe({ runId, state, taskKey, errorType, message }: RunFailure): string {
   const ended = { FAILED: "failed", CANCELLED: "was cancelled", TIMED_OUT: "timed out" }[state];
-  if (taskKey === undefined) return `run ${runId} ${ended}`;
-  return `run ${runId} ${ended}: task ${taskKey}: ${[errorType, message].filter(Boolean).join(": ")}`;
+  const task = taskKey === undefined ? "" : `task ${taskKey}`;
+  return [`run ${runId} ${ended}`, task, errorType, message].filter(Boolean).join(": ");
 }
 
 /** Reads an `ErrorDetail`, of a call or of one item of a batch. */

@@ -8,7 +8,7 @@ import {
   RunFailedError,
 } from "@runmesh/client";
 import { validate } from "@runmesh/client/internal";
-import { type Step, StepKind } from "@runmesh/contracts/lease/v1/lease_pb";
+import { type Step, type StepError, StepKind } from "@runmesh/contracts/lease/v1/lease_pb";
 import { readDuration } from "./duration.ts";
 import { CheckFailedError, readFailure, StepFailedError } from "./failure.ts";
 import { type Answer, type Call, failedWith, Journal, type JournalStore } from "./journal.ts";
@@ -151,13 +151,7 @@ function createChild(journal: Journal, workflow: string, childPosition: number, 
       throw late;
     }
     if (answer.error === undefined) return readValue(answer);
-    const { state, taskKey, type: errorType, message } = answer.error;
-    const ended = (state || "FAILED") as RunFailedError["state"];
-    const error = new RunFailedError({
-      runId: id,
-      state: ended,
-      ...(taskKey && { taskKey, errorType, message }),
-    });
+    const error = childError(id, answer.error);
     journal.gave(error, answer.position);
     throw error;
   });
@@ -171,6 +165,17 @@ function createChild(journal: Journal, workflow: string, childPosition: number, 
       return result;
     },
   };
+}
+
+/** A child that succeeded is not started anew: its output would be what the parent cannot take again. */
+function childError(runId: string, { state, taskKey, type: errorType, message }: StepError): Error {
+  if (state === "SUCCEEDED") return new CheckFailedError(errorType, message);
+  return new RunFailedError({
+    runId,
+    state: (state || "FAILED") as RunFailedError["state"],
+    ...(taskKey && { taskKey }),
+    ...(errorType && { errorType, message }),
+  });
 }
 
 /** Ends after the time, or with the attempt: then it is not recorded. */

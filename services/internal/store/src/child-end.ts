@@ -15,7 +15,7 @@ const MAX_VALUE_BYTES = 256 * 1024;
 export interface RecordedError {
   readonly type: string;
   readonly message: string;
-  /** Of a child run that ended without success. */
+  /** Of a child run, as it ended. One that SUCCEEDED has an output that the parent cannot be given. */
   readonly state?: string;
   readonly taskKey?: string;
   /** Of a step: where it ends its handler, another attempt may follow. */
@@ -65,12 +65,12 @@ export async function findChildAnswer(
   const output = await readRunOutput(tx, { ...p, loaded });
   if (!output.ok) {
     const message = `output${output.path}: ${output.reference} found ${output.why === "missing" ? "nothing" : "too much"}`;
-    return recordError({ type: "UNRESOLVED_REFERENCE", message, state: "FAILED" });
+    return recordError({ type: "UNRESOLVED_REFERENCE", message, state });
   }
   const value = Buffer.from(output.text);
   if (value.length <= MAX_VALUE_BYTES) return { outcome: STEP_OUTCOMES.ANSWERED, value };
   const message = `the output of run ${p.runId} is ${value.length} bytes; a parent takes at most ${MAX_VALUE_BYTES}`;
-  return recordError({ type: "TOO_LARGE", message, state: "FAILED" });
+  return recordError({ type: "TOO_LARGE", message, state });
 }
 
 /**

@@ -425,7 +425,7 @@ export declare type StepError = Message<"runmesh.lease.v1.StepError"> & {
   message: string;
 
   /**
-   * Of a child run that ended without success: as its `Run` says.
+   * Of a child run: as its `Run` says. SUCCEEDED where its output cannot be given to the parent.
    *
    * @generated from field: string state = 3;
    */
