@@ -1,3 +1,4 @@
+import { findCertificateFault } from "./certificate-fault.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 
 /** What PostgreSQL said to a command that talks to it without a mesh between: `dev`, `start`, `migrate`, `doctor`. */
@@ -21,29 +22,18 @@ const BY_STATE: Readonly<Record<string, readonly [reason: string, advice: string
   "42501": ["FORBIDDEN", "Grant it to the role of the database URL, or use the database's owner."],
 };
 
-/** What Node says of a certificate that it does not take; nothing of it passes by itself. */
-const CERTIFICATE_CODES: ReadonlySet<unknown> = new Set([
-  "CERT_HAS_EXPIRED",
-  "CERT_NOT_YET_VALID",
-  "CERT_UNTRUSTED",
-  "DEPTH_ZERO_SELF_SIGNED_CERT",
-  "ERR_TLS_CERT_ALTNAME_INVALID",
-  "SELF_SIGNED_CERT_IN_CHAIN",
-  "UNABLE_TO_GET_ISSUER_CERT",
-  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
-  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
-]);
 const CERTIFICATE_ADVICE =
   "Name its CA in the database URL, as in ?sslmode=verify-full&sslrootcert=/etc/ssl/ca.pem, and the host as it does.";
 
 /** A refusal of PostgreSQL itself, or of its certificate; undefined for one that is no fault of the URL. */
 export function describeDatabaseRefusal(error: unknown): DatabaseFailure | undefined {
+  const fault = findCertificateFault(error);
+  if (fault !== undefined) {
+    const message = `the database's certificate is not accepted: ${fault}`;
+    return { exitCode: EXIT.REFUSED, reason: "UNAUTHENTICATED", message, advice: CERTIFICATE_ADVICE };
+  }
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const { code, severity } = cause as Error & { code?: unknown; severity?: unknown };
-    if (CERTIFICATE_CODES.has(code)) {
-      const message = `the database's certificate is not accepted: ${cause.message}`;
-      return { exitCode: EXIT.REFUSED, reason: "UNAUTHENTICATED", message, advice: CERTIFICATE_ADVICE };
-    }
     const known = typeof code === "string" && typeof severity === "string" ? BY_STATE[code] : undefined;
     if (known === undefined) continue;
     const [reason, advice] = known;

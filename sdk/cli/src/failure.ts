@@ -1,4 +1,5 @@
 import { inspect } from "node:util";
+import { findCertificateFault } from "./certificate-fault.ts";
 import { describeDatabaseRefusal, innermostMessage } from "./database-failure.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { printable, type Terminal } from "./terminal.ts";
@@ -79,6 +80,11 @@ function describeRefusal(error: Refusal, url: string, name: string): Failure {
   if (!away || requestId !== "") {
     const advice = reason === "UNAUTHENTICATED" ? "Give a valid key by --api-key or RUNMESH_API_KEY." : error.advice;
     return { ...refused, message: error.message, advice, requestId };
+  }
+  if (findCertificateFault(error) !== undefined) {
+    const advice =
+      "Name the CA of its certificate by NODE_EXTRA_CA_CERTS=ca.pem, and the host as the certificate does.";
+    return { ...refused, message: `${url} is not trusted: ${error.message}`, advice, requestId };
   }
   const advice = `Start a mesh with \`${name} dev\`, or name another by --url or RUNMESH_URL.`;
   return { ...refused, message: `${url} does not answer: ${error.message}`, advice, requestId };

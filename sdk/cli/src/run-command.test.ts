@@ -1,9 +1,13 @@
+import { once } from "node:events";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { Code, type ConnectRouter } from "@connectrpc/connect";
 import { Reason } from "@runmesh/contracts/error/v1/error_pb";
 import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
 import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { CERTIFICATE, KEY } from "../../client/test/certificate.ts";
 import { oneRun, refuse } from "../test/one-run.ts";
 import { serveRoutes } from "../test/routes-server.ts";
 import { runCli } from "../test/run-cli.ts";
@@ -150,4 +154,19 @@ test("the child runs of a run are listed by their parent", async () => {
   await runCli(["run", "list", "--url", mesh.url]);
 
   expect(asked).toEqual([7n, 0n]);
+});
+
+test("a mesh whose certificate is not trusted is told with how its CA is named", async () => {
+  const server = createServer({ key: KEY, cert: CERTIFICATE });
+  onTestFinished(() => void server.close());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+  const result = await runCli(["run", "list", "--url", url]);
+
+  expect(result.exitCode).toBe(3);
+  expect(result.stderr).toEqual([
+    expect.stringContaining(`runmesh: UNAVAILABLE: ${url} is not trusted: `),
+    expect.stringContaining("NODE_EXTRA_CA_CERTS=ca.pem"),
+  ]);
 });
