@@ -6,7 +6,8 @@ import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { type Wakeups, waitForWakeup } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
-import { listRuns, type RunFilter } from "@runmesh/store/list-runs";
+import type { RunFilter } from "@runmesh/store/list-runs";
+import { listRunPage } from "@runmesh/store/run-pages";
 import { findRun, type RunRow } from "@runmesh/store/runs";
 import { readFilter } from "./run-filter.ts";
 import { writeRun } from "./run-message.ts";
@@ -30,7 +31,8 @@ const MOST_REST_MS = 30_000;
 const MAX_STALL_MS = 10_000;
 
 /**
- * The newest runs that a filter holds for, then what changes among them, until the caller leaves. Invariants:
+ * The newest runs that a filter holds for, among as many as a page looks at, then what changes among them, until the caller
+ * leaves. Invariants:
  *   1. What is told is the difference between the runs as they are and as the watcher knows them, by their sequences.
  *      So nothing is missed, whatever was not seen meanwhile, and at most `limit` runs are held and told at a time.
  *   2. A message counts as known once it was taken. A watcher that comes back says what it knows, and the first
@@ -45,7 +47,7 @@ export async function* watchRuns(
   const watch = { tenantId, filter: readFilter(request.filter), limit: readPageSize(request.limit) };
   if (request.known.length > MAX_KNOWN) throw invalidField("known", `at most ${MAX_KNOWN} runs are watched`);
   const known = new Map(request.known.map((run) => [run.runId, Number(run.sequence)]));
-  let { rows, tookMs } = await look(deps.db, watch);
+  let { rows, tookMs, oldest } = await look(deps.db, watch);
   const moved = rows.filter((row) => known.get(row.id) !== row.sequence);
   for (let at = 0; at === 0 || at < moved.length; at += SNAPSHOT_PART) {
     const part = moved.slice(at, at + SNAPSHOT_PART);
@@ -55,7 +57,7 @@ export async function* watchRuns(
   }
   let beatAt = Date.now() + HEARTBEAT_MS;
   while (!signal.aborted) {
-    for await (const change of differences(deps.db, watch, rows, known)) {
+    for await (const change of differences(deps.db, tenantId, { rows, oldest }, known)) {
       yield* taken(change);
       beatAt = Date.now() + HEARTBEAT_MS;
     }
@@ -65,7 +67,7 @@ export async function* watchRuns(
       beatAt = Date.now() + HEARTBEAT_MS;
       yield* taken({ kind: { case: "heartbeat", value: create(HeartbeatSchema, { time: timestampNow() }) } });
     }
-    ({ rows, tookMs } = await look(deps.db, watch));
+    ({ rows, tookMs, oldest } = await look(deps.db, watch));
   }
 }
 
@@ -75,23 +77,30 @@ interface Watch {
   readonly limit: number;
 }
 
-async function look(db: Db, watch: Watch): Promise<{ rows: RunRow[]; tookMs: number }> {
+interface Seen {
+  readonly rows: readonly RunRow[];
+  /** Older runs are not watched: there are enough newer ones, or as many were looked at as may be. */
+  readonly oldest: bigint | undefined;
+}
+
+/** One page, so that a filter that nothing matches costs no more than one that is full. */
+async function look(db: Db, watch: Watch): Promise<Seen & { tookMs: number }> {
   const from = performance.now();
-  const rows = await listRuns(db, { ...watch, after: undefined, newestFirst: true });
-  return { rows, tookMs: performance.now() - from };
+  const { rows, next } = await listRunPage(db, { ...watch, after: undefined, newestFirst: true });
+  const oldest = rows.length < watch.limit ? next : rows.at(-1)?.id;
+  return { rows, oldest, tookMs: performance.now() - from };
 }
 
 /** What the watcher does not know yet, oldest run first; each counts as known when the next is asked for. */
 async function* differences(
   db: Db,
-  { tenantId, limit }: Watch,
-  rows: readonly RunRow[],
+  tenantId: number,
+  { rows, oldest }: Seen,
   known: Map<bigint, number>,
 ): AsyncGenerator<NonNullable<Message["change"]>> {
   const there = new Set(rows.map((row) => row.id));
   for (const runId of [...known.keys()].filter((id) => !there.has(id))) {
     const row = await findRun(db, { tenantId, runId });
-    const oldest = rows.length < limit ? undefined : rows.at(-1)?.id;
     const isOlder = oldest !== undefined && runId < oldest;
     const cause = row === undefined ? RunLeft_Cause.REMOVED : isOlder ? RunLeft_Cause.NEWER : RunLeft_Cause.FILTER;
     yield { kind: { case: "left", value: { runId, cause, ...(row !== undefined && { run: writeRun(row) }) } } };

@@ -1,5 +1,6 @@
 import type { Db } from "./db.ts";
 import { FROM_RUN, RUN_COLUMNS, type RunRow } from "./runs.ts";
+import { findWorkflowId } from "./workflows.ts";
 
 export interface RunFilter {
   readonly states: readonly number[];
@@ -12,6 +13,9 @@ export interface RunFilter {
   readonly idempotencyKey: string;
 }
 
+/** The index by workflow has this predicate. */
+export const OF_WORKFLOW = (column: string, at: string) => `${column} > 0 AND ${column} = ${at}`;
+
 export interface ListRuns {
   readonly tenantId: number;
   readonly filter: RunFilter;
@@ -22,7 +26,7 @@ export interface ListRuns {
 }
 
 /** Runs by id, which rises with their creation, up to `end`. */
-export function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Promise<RunRow[]> {
+export async function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Promise<RunRow[]> {
   const { filter } = p;
   const params: unknown[] = [p.tenantId, p.limit];
   const conditions = ["run.tenant_id = $1"];
@@ -31,8 +35,12 @@ export function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Pr
     conditions.push(condition(`$${params.length}`));
   };
   if (filter.states.length > 0) add((at) => `run.state = ANY (${at}::smallint[])`, filter.states);
-  // The index by workflow has this predicate.
-  if (filter.workflow !== "") add((at) => `run.workflow_id > 0 AND workflow.name = ${at}`, filter.workflow);
+  if (filter.workflow !== "") {
+    // Looked up first, as the plan depends on how many runs it has: by its name, a rare one would be sought among all.
+    const found = await findWorkflowId(db, { tenantId: p.tenantId, name: filter.workflow });
+    if (found === undefined) return [];
+    add((at) => OF_WORKFLOW(`run.workflow_id`, at), found.id);
+  }
   if (filter.version > 0) add((at) => `definition.version = ${at}::bigint`, filter.version);
   if (filter.createdAfter !== undefined) add((at) => `run.created_at > ${at}`, filter.createdAfter);
   if (filter.createdBefore !== undefined) add((at) => `run.created_at < ${at}`, filter.createdBefore);

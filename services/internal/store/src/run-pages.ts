@@ -1,6 +1,7 @@
 import type { Db } from "./db.ts";
-import { type ListRuns, listRuns, type RunFilter } from "./list-runs.ts";
+import { type ListRuns, listRuns, OF_WORKFLOW, type RunFilter } from "./list-runs.ts";
 import type { RunRow } from "./runs.ts";
+import { findWorkflowId } from "./workflows.ts";
 
 /**
  * Pages of runs. No index serves states, labels and the like: one on a column that changes when a run ends would cost
@@ -41,9 +42,11 @@ async function findEnd(db: Db, p: ListRuns, maxLookedAt: number): Promise<bigint
     params.push(value);
     conditions.push(condition(`$${params.length}`));
   };
-  const ofWorkflow = (at: string) => `workflow_id > 0
-    AND workflow_id = (SELECT id FROM workflow WHERE workflow.tenant_id = $1 AND workflow.name = ${at})`;
-  if (filter.workflow !== "") add(ofWorkflow, filter.workflow);
+  if (filter.workflow !== "") {
+    const found = await findWorkflowId(db, { tenantId: p.tenantId, name: filter.workflow });
+    if (found === undefined) return undefined;
+    add((at) => OF_WORKFLOW("workflow_id", at), found.id);
+  }
   if (filter.parentRunId > 0n) add((at) => `parent_run_id = ${at}`, filter.parentRunId);
   if (p.after !== undefined) add((at) => `id ${newestFirst ? "<" : ">"} ${at}`, p.after);
   const row = await db.find<{ id: bigint }>(

@@ -48,6 +48,13 @@ export const findWorkflow = (db: Db, p: { tenantId: number; name: string }) =>
     [p.tenantId, p.name],
   );
 
+/** What a name stands for in runs, be it registered or known by inline definitions only. */
+export const findWorkflowId = (db: Db, p: { tenantId: number; name: string }) =>
+  db.find<{ id: number }>("find_workflow_id", "SELECT id FROM workflow WHERE tenant_id = $1 AND name = $2", [
+    p.tenantId,
+    p.name,
+  ]);
+
 /** By name, ascending, after `afterName`; names known by inline definitions only are left out. */
 export const listWorkflows = (db: Db, p: { tenantId: number; prefix: string; afterName: string; limit: number }) =>
   db.rows<WorkflowRow>(

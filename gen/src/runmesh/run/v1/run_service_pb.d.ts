@@ -1272,8 +1272,9 @@ export declare const RunService: GenService<{
     output: typeof RetryRunResponseSchema;
   },
   /**
-   * The newest runs that the filter holds for, then each change among them, until the caller leaves. To resume, say what
-   * is known: only what moved since is told. Fails with SLOW_CONSUMER for a watcher that takes no message for 10 s.
+   * The newest runs that the filter holds for, then each change among them, until the caller leaves. As in ListRuns, a
+   * filter by more than workflow and parent is held against 20,000 runs at most: the newest. To resume, say what is
+   * known: only what moved since is told. Fails with SLOW_CONSUMER for a watcher that takes no message for 10 s.
    *
    * @generated from rpc runmesh.run.v1.RunService.WatchRuns
    */
