@@ -9,6 +9,7 @@ export interface CronClock {
   next(afterMs: number): number | undefined;
 }
 
+const DAY_MS = 86_400_000;
 const MAX_PATTERN_BYTES = 256;
 /** Patterns read so far: reading one takes about a millisecond. */
 const clocks = new LRUCache<string, CronClock>({ max: 1_000 });
@@ -57,7 +58,7 @@ function create(text: string, timeZone: string, isDirect: boolean): CronClock {
   return {
     next(afterMs) {
       for (let wall = cron.nextRun(wallClock(afterMs)); wall !== null; wall = cron.nextRun(wall)) {
-        const tick = findInstant(wall, timeZone);
+        const tick = findInstant(wall.getTime(), (atMs) => wallClock(atMs).getTime());
         // In the second hour of an overlap its times were ticks of the first one.
         if (tick !== undefined && tick > afterMs) return tick;
       }
@@ -77,13 +78,24 @@ function parse(text: string, timeZone: string): Cron {
   }
 }
 
-/** When a clock on the wall first shows this time. A time in a gap is the end of the gap; a day left out has none. */
-function findInstant(wall: Date, timeZone: string): number | undefined {
-  const [year, month, day] = [wall.getUTCFullYear(), wall.getUTCMonth() + 1, wall.getUTCDate()];
-  const pattern = `${wall.getUTCSeconds()} ${wall.getUTCMinutes()} ${wall.getUTCHours()} ${day} ${month} * ${year}`;
-  // No zone is more than a day away from UTC.
-  const from = new Date(wall.getTime() - 2 * 86_400_000);
-  return new Cron(pattern, { timezone: timeZone, paused: true }).nextRun(from)?.getTime();
+/**
+ * When a clock on the wall first shows this time. A time in a gap is the end of the gap; a day left out has none. Both
+ * times on the wall are as if it were UTC.
+ */
+function findInstant(wall: number, wallClock: (atMs: number) => number): number | undefined {
+  // No zone is more than a day away from UTC, and none changes its clock twice within two days.
+  const [before, after] = [wall - DAY_MS, wall + DAY_MS].map((at) => wallClock(at) - at) as [number, number];
+  const [first, second] = before >= after ? [wall - before, wall - after] : [wall - after, wall - before];
+  if (wallClock(first) === wall) return first;
+  if (wallClock(second) === wall) return second;
+  // The change lies between the two: before it the clock showed less, from it on it shows more.
+  let [low, high] = [first - 1_000, second];
+  while (high - low > 1_000) {
+    const middle = low + Math.floor((high - low) / 2_000) * 1_000;
+    if (wallClock(middle) < wall) low = middle;
+    else high = middle;
+  }
+  return Math.floor(wallClock(high) / DAY_MS) === Math.floor(wall / DAY_MS) ? high : undefined;
 }
 
 /** What a clock on the wall shows at an instant, as if it were UTC. */
