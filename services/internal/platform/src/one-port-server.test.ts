@@ -1,41 +1,13 @@
 import { once } from "node:events";
 import * as net from "node:net";
-import { Code, ConnectError, type ConnectRouter, createClient, type Transport } from "@connectrpc/connect";
+import { Code, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { Reason } from "@runmesh/contracts/error/v1/error_pb";
 import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
 import { MeshError } from "@runmesh/domain/errors";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { silentLog } from "./log.ts";
-import { createServer, type Server, type ServerOptions } from "./one-port-server.ts";
-import { errorInterceptor, findErrorDetail } from "./rpc-errors.ts";
-
-function routes(router: ConnectRouter): void {
-  router.service(RunService, {
-    getRun: (request) => {
-      if (request.runId === 0n) throw new MeshError("NOT_FOUND", "there is no run 0");
-      if (request.runId < 0n) throw new Error("password=hunter2");
-      return { run: { id: request.runId } };
-    },
-    startRun: () => ({}),
-    async *watchRun(request) {
-      for (let i = 1n; i <= 3n; i++) yield { change: { sequence: i } };
-      if (request.runId === 0n) throw new MeshError("SLOW_CONSUMER", "too slow", { lastSequence: 3n });
-    },
-  });
-}
-
-function create(options: Partial<ServerOptions> = {}): Server {
-  const interceptors = [errorInterceptor({ log: silentLog })];
-  return createServer({ host: "127.0.0.1", port: 0, routes, interceptors, log: silentLog, ...options });
-}
-
-async function failureOf(call: Promise<unknown>): Promise<ConnectError> {
-  return call.then(
-    () => Promise.reject(new Error("the call was answered")),
-    (error: unknown) => ConnectError.from(error),
-  );
-}
+import { create, failureOf } from "../test/run-server.ts";
+import { findErrorDetail } from "./rpc-errors.ts";
 
 const server = create();
 beforeAll(() => server.start());
@@ -252,110 +224,4 @@ test("what no route takes goes to the fallback", async () => {
   await other.stop();
 
   expect(await answer.text()).toBe("a page");
-});
-
-test.each(["1.1", "2"] as const)(
-  "stop lets an HTTP/%s call finish, ends its streams, and frees the port",
-  async (httpVersion) => {
-    const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
-    const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const { promise: streaming, resolve: streams } = Promise.withResolvers<void>();
-    const draining = create({
-      routes: (router) =>
-        router.service(RunService, {
-          async getRun() {
-            enter();
-            await released;
-            return { run: { id: 7n } };
-          },
-          async *watchRun(_, { signal }) {
-            const aborted = new Promise((resolve) => signal.addEventListener("abort", resolve));
-            yield {};
-            streams();
-            await aborted;
-            release();
-          },
-        }),
-    });
-    await draining.start();
-    const { port, url } = draining.address();
-    const client = createClient(RunService, createConnectTransport({ baseUrl: url, httpVersion }));
-    const unary = client.getRun({});
-    const watch = (async () => {
-      let count = 0;
-      for await (const _ of client.watchRun({})) count++;
-      return count;
-    })();
-    await Promise.all([entered, streaming]);
-
-    await draining.stop();
-    await draining.stop();
-
-    expect((await unary).run?.id).toBe(7n);
-    expect(await watch).toBe(1);
-    const again = create({ port });
-    await again.start();
-    expect(again.address().port).toBe(port);
-    await again.stop();
-  },
-);
-
-test("a call that arrives while the server drains still finds its address", async () => {
-  const ports: number[] = [];
-  const draining: Server = create({
-    guard() {
-      ports.push(draining.address().port);
-      return undefined;
-    },
-  });
-  await draining.start();
-  const { port } = draining.address();
-  const socket = net.connect(port, "127.0.0.1").setEncoding("latin1");
-  socket.write("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\nGET /b HTTP/1.1\r\n");
-  await once(socket, "data");
-
-  const stopped = draining.stop();
-  await new Promise(setImmediate);
-  socket.write("Host: localhost\r\n\r\n");
-  await once(socket, "data");
-  socket.destroy();
-  await stopped;
-
-  expect(ports).toEqual([port, port]);
-});
-
-test("a call that does not end is cut off after the drain timeout", async () => {
-  const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
-  const stuck = create({
-    drainTimeoutMs: 10,
-    routes: (router) =>
-      router.service(RunService, {
-        getRun: () => {
-          enter();
-          return new Promise(() => {});
-        },
-      }),
-  });
-  await stuck.start();
-  const client = createClient(RunService, createConnectTransport({ baseUrl: stuck.address().url, httpVersion: "1.1" }));
-  const failed = failureOf(client.getRun({}));
-  await entered;
-
-  await stuck.stop();
-
-  expect((await failed).code).toBe(Code.Aborted);
-});
-
-test("a server starts and stops many times, and refuses a port that is taken", async () => {
-  const restarted = create();
-  for (let round = 0; round < 10; round++) {
-    await Promise.all([restarted.start(), restarted.start()]);
-    const url = `${restarted.address().url}/runmesh.run.v1.RunService/StartRun`;
-    const answer = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
-    expect(answer.status).toBe(200);
-    await answer.text();
-    await Promise.all([restarted.stop(), restarted.stop()]);
-  }
-
-  await expect(create({ port: server.address().port }).start()).rejects.toMatchObject({ code: "EADDRINUSE" });
 });
