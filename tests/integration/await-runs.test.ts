@@ -72,3 +72,19 @@ test("200 starts and results of one client take each run to its own result", asy
   await worker.stop();
   client.close();
 });
+
+test("without a wait every run that has ended by then is answered, each time", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const runIds = [await mesh.given.run(), await mesh.given.run(), 999_999n];
+  const first = await worker.acquireOne();
+  await worker.complete(first);
+
+  for (let time = 0; time < 20; time++) {
+    const answer = await mesh.runs.awaitRuns({ runIds });
+
+    expect(answer.runs.map((run) => run.id)).toEqual([first.runId]);
+    expect(answer.missingRunIds).toEqual([999_999n]);
+  }
+  await worker.drain();
+});

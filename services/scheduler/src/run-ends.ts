@@ -34,6 +34,12 @@ export class RunEnds {
     this.#started = started;
   }
 
+  /** Those that have ended by now, or are not there. */
+  async list(tenantId: number, runIds: readonly bigint[]): Promise<bigint[]> {
+    const open = new Set((await listOpenRuns(this.#db, { tenantId, runIds })).map((row) => row.id));
+    return runIds.filter((runId) => !open.has(runId));
+  }
+
   /** Begins to listen, and looks which have ended already: what is asked at once is looked up in one statement. */
   listen(tenantId: number, runIds: readonly bigint[]): EndsHeard {
     const ended = new Set<bigint>();
@@ -89,8 +95,8 @@ export class RunEnds {
     for (const [tenantId, waiters] of Map.groupBy(all, (waiter) => waiter.tenantId)) {
       try {
         const runIds = [...new Set(waiters.flatMap((waiter) => waiter.runIds))];
-        const open = new Set((await listOpenRuns(this.#db, { tenantId, runIds })).map((row) => row.id));
-        for (const waiter of waiters) for (const runId of waiter.runIds) if (!open.has(runId)) waiter.tell(runId);
+        const ended = new Set(await this.list(tenantId, runIds));
+        for (const waiter of waiters) for (const runId of waiter.runIds) if (ended.has(runId)) waiter.tell(runId);
       } catch {
         // The database is out of reach: the next look, or the caller's time-out, comes.
       }
