@@ -277,3 +277,20 @@ function startReading(stream: AsyncIterable<unknown>) {
   })();
   return { first: first.promise, end };
 }
+
+test("a key that is narrowed by scopes makes and rotates none that does more", async () => {
+  const tenant = await mesh.tenant("narrow");
+  const wide = (await tenant.tenants.listApiKeys({})).keys[0]!;
+  const made = await tenant.tenants.createApiKey({ name: "keys", roles: [Role.ADMIN], scopes: ["tenant", "run:read"] });
+  const narrow = mesh.as(made.secret).tenants;
+
+  const wider = [
+    () => narrow.createApiKey({ name: "all", roles: [Role.ADMIN] }),
+    () => narrow.createApiKey({ name: "runs", roles: [Role.ADMIN], scopes: ["run"] }),
+    () => narrow.rotateApiKey({ id: wide.id }),
+  ];
+  for (const move of wider) await expect(move()).rejects.toMatchObject({ reason: "FORBIDDEN" });
+
+  await narrow.createApiKey({ name: "reader", roles: [Role.ADMIN], scopes: ["run:read", "tenant:read"] });
+  await narrow.rotateApiKey({ id: made.key!.id });
+});

@@ -1,3 +1,6 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Schedule_Overlap } from "@runmesh/contracts/schedule/v1/schedule_pb";
+import { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { Role } from "@runmesh/contracts/tenant/v1/tenant_pb";
 import type { MeshError } from "@runmesh/domain/errors";
 import { type Caller, type KeyedMesh, startKeyedMesh } from "@runmesh/testing/keyed-mesh";
@@ -118,4 +121,22 @@ test("a quota is replaced by an admin of the system and takes hold within 5 s", 
   expect(performance.now() - startedAt).toBeLessThan(6_000);
   const { tenants } = await mesh.admin.tenants.listTenants({});
   expect(tenants.find(({ name }) => name === "changed")!.quota).toMatchObject({ requestsPerSecond: 10_000 });
+});
+
+test("a schedule's trigger and each tick of a backfill is a start of its tenant", async () => {
+  const { make } = await limited("scheduled", { startsPerSecond: 5 });
+  const developer = await make(Role.DEVELOPER);
+  const { name: workflow } = await developer.given.workflow();
+  const schedules = developer.client(ScheduleService);
+  const schedule = { name: "s", workflow, cron: "* * * * *", paused: true, overlap: Schedule_Overlap.ALLOW };
+  await schedules.putSchedule({ schedule });
+  const hourAgo = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000;
+
+  const range = { name: "s", from: timestampFromMs(hourAgo), to: timestampFromMs(hourAgo + 40 * 60_000) };
+  const { tickCount } = await schedules.backfillSchedule(range);
+  const refused = await schedules.triggerSchedule({ name: "s" }).catch((error: MeshError) => error);
+
+  expect(tickCount).toBe(40);
+  expect(refused).toMatchObject({ reason: "OVERLOADED" });
+  expect((refused as MeshError).retryAfterMs).toBeGreaterThan(2_000);
 });

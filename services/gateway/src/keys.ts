@@ -1,6 +1,7 @@
 import { MeshError } from "@runmesh/domain/errors";
 import { createKeyId, createKeySecret, hashApiKey, writeApiKey } from "@runmesh/platform/api-key";
 import type { Role } from "@runmesh/platform/principal";
+import { isWithin } from "@runmesh/platform/scopes";
 import {
   type ApiKeyRow,
   endApiKeySecrets,
@@ -15,10 +16,12 @@ import type { Db } from "@runmesh/store/db";
 /** Secrets of a key that work at once: the newest, and those before it whose overlap is not over. */
 const MAX_SECRETS = 5;
 
-/** Who moves a key, for the audit. */
+/** Who moves a key. */
 export interface KeyMover {
   readonly name: string;
   readonly origin?: string | undefined;
+  /** What narrows it narrows the keys whose secrets it gets. None narrow nothing. */
+  readonly scopes?: readonly string[] | undefined;
 }
 
 export interface KeyWanted {
@@ -44,7 +47,7 @@ export class Keys {
     this.#secret = secret;
   }
 
-  /** Throws ALREADY_EXISTS. `check` may refuse, in the same transaction. */
+  /** Throws ALREADY_EXISTS, and FORBIDDEN beyond the mover's scopes. `check` may refuse, in the same transaction. */
   async create(
     tenantId: number,
     wanted: KeyWanted,
@@ -52,6 +55,7 @@ export class Keys {
     action = "key.create",
     check: (tx: Db) => Promise<void> = async () => {},
   ): Promise<ShownKey> {
+    refuseWider(wanted.scopes, by);
     const text = { id: createKeyId(), secret: createKeySecret() };
     const hash = hashApiKey(text, await this.#secret());
     const row = await this.#db.transaction(async (tx) => {
@@ -65,13 +69,17 @@ export class Keys {
     return { row, text: writeApiKey(text) };
   }
 
-  /** Throws NOT_FOUND, and ILLEGAL_MOVE where the key works no more or has too many secrets that work. */
+  /**
+   * Throws NOT_FOUND, ILLEGAL_MOVE where the key works no more or has too many secrets that work, and FORBIDDEN where its
+   * new secret would let the mover do more than its own.
+   */
   async rotate(tenantId: number, id: string, overlapMs: number, by: KeyMover): Promise<ShownKey> {
     const text = { id, secret: createKeySecret() };
     const hash = hashApiKey(text, await this.#secret());
     const row = await this.#db.transaction(async (tx) => {
       const key = await lockApiKey(tx, { tenantId, id });
       if (key === undefined) throw missing(id);
+      refuseWider(key.scopes, by);
       if (key.revoked_at !== null) throw new MeshError("ILLEGAL_MOVE", `key ${id} is revoked`);
       if (key.is_expired) throw new MeshError("ILLEGAL_MOVE", `key ${id} has expired`);
       if (overlapMs > 0 && key.secret_count >= MAX_SECRETS) {
@@ -104,6 +112,11 @@ export class Keys {
     const { name: principal, origin } = by;
     return insertAudit(tx, { tenantId, principal, origin, action, target: `key/${id}`, result: "done" });
   }
+}
+
+function refuseWider(scopes: readonly string[], { scopes: own = [] }: KeyMover): void {
+  if (isWithin(scopes, own)) return;
+  throw new MeshError("FORBIDDEN", `the key would do more than the scopes of this credential: ${own.join(", ")}`);
 }
 
 const missing = (id: string) => new MeshError("NOT_FOUND", `no key ${id}`);

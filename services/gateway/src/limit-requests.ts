@@ -2,6 +2,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { Interceptor } from "@connectrpc/connect";
 import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { RunService, type StartRunsRequest } from "@runmesh/contracts/run/v1/run_service_pb";
+import { type BackfillScheduleResponse, ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { MeshError } from "@runmesh/domain/errors";
 import { principalKey } from "@runmesh/platform/principal";
 import type { TokenBuckets } from "@runmesh/platform/token-buckets";
@@ -51,8 +52,15 @@ export function limitRequests({
     const rates = quotas.find(tenantId) ?? (await quotas.get(tenantId));
     await take(`requests:${tenantId}:${name}`, 1, rates.requestsPerSecond, "requests of this credential");
     const starts = countStarts(request.method, request.message);
-    if (starts > 0) await take(`starts:${tenantId}`, starts, rates.startsPerSecond, "starts of this tenant");
-    return next(request);
+    const takeStarts = (count: number) =>
+      take(`starts:${tenantId}`, count, rates.startsPerSecond, "starts of this tenant");
+    if (starts > 0) await takeStarts(starts);
+    const response = await next(request);
+    if (request.method !== ScheduleService.method.backfillSchedule || response.stream) return response;
+    // How many it starts shows afterwards: what comes next waits for them.
+    const { tickCount } = response.message as BackfillScheduleResponse;
+    if (tickCount > 1) await takeStarts(tickCount - 1).catch(() => {});
+    return response;
   };
 }
 
@@ -60,6 +68,8 @@ const STARTS_ONE: ReadonlySet<DescMethod> = new Set([
   RunService.method.startRun,
   RunService.method.startChildRun,
   RunService.method.rerunRun,
+  ScheduleService.method.triggerSchedule,
+  ScheduleService.method.backfillSchedule,
 ]);
 
 function countStarts(method: DescMethod, message: unknown): number {

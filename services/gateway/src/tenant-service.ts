@@ -152,8 +152,8 @@ export function createTenantService({ db, keys, onMoved }: TenantServiceDeps): S
 
 /** In another tenant's audit the mover is named with its own. */
 function moverOf(principal: Principal, tenantId: number) {
-  const { tenant, name, origin } = principal;
-  return { name: tenantId === principal.tenantId ? name : `${tenant}/${name}`, origin };
+  const { tenant, name, origin, scopes } = principal;
+  return { name: tenantId === principal.tenantId ? name : `${tenant}/${name}`, origin, scopes };
 }
 
 function readKeyId(id: string): string {

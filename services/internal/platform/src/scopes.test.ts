@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ROLE_TABLE } from "./authorization.ts";
-import { coversMethod, isReading, nounOf, readScopes, SCOPE_NOUNS } from "./scopes.ts";
+import { coversMethod, isReading, isWithin, nounOf, readScopes, SCOPE_NOUNS } from "./scopes.ts";
 
 test("every method of the role table belongs to a noun that a scope can name", () => {
   for (const method of Object.keys(ROLE_TABLE)) expect(SCOPE_NOUNS, method).toContain(nounOf(method));
@@ -27,4 +27,13 @@ test("what reads is told by the method's name", () => {
 test("scopes are kept once and in order, and an unknown one is named by its place", () => {
   expect(readScopes(["task:read", "run", "run"], "scopes")).toEqual(["run", "task:read"]);
   expect(() => readScopes(["run", "run:write"], "scopes")).toThrow("scopes[1]");
+});
+
+test("scopes lie within others that let through all of what they do, and none lies within any but none", () => {
+  expect(isWithin([], [])).toBe(true);
+  expect(isWithin(["run"], [])).toBe(true);
+  expect(isWithin([], ["tenant"])).toBe(false);
+  expect(isWithin(["run:read", "tenant"], ["run", "tenant"])).toBe(true);
+  expect(isWithin(["run"], ["run:read"])).toBe(false);
+  expect(isWithin(["run", "task"], ["run"])).toBe(false);
 });

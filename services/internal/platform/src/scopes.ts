@@ -24,6 +24,13 @@ export function coversMethod(scopes: readonly string[], method: string): boolean
   return scopes.includes(noun) || (isReading(method) && scopes.includes(`${noun}:read`));
 }
 
+/** Whether scopes let through no more than others do. */
+export function isWithin(scopes: readonly string[], others: readonly string[]): boolean {
+  if (others.length === 0) return true;
+  const covers = (scope: string) => others.includes(scope) || others.includes(scope.replace(/:read$/, ""));
+  return scopes.length > 0 && scopes.every(covers);
+}
+
 /** Throws INVALID_FIELD for what is no scope. Answers them sorted and once each. */
 export function readScopes(scopes: readonly string[], field: string): string[] {
   if (scopes.length > MAX_SCOPES) throw invalidField(field, `a key has at most ${MAX_SCOPES}`);

@@ -197,7 +197,7 @@ export declare type CreateApiKeyRequest = Message<"runmesh.tenant.v1.CreateApiKe
   requestId: string;
 
   /**
-   * As `ApiKey.scopes`; at most 16.
+   * As `ApiKey.scopes`; at most 16. FORBIDDEN where they would let through more than the caller's own do.
    *
    * @generated from field: repeated string scopes = 5;
    */
@@ -490,7 +490,8 @@ export declare const TenantService: GenService<{
   },
   /**
    * Makes a new secret; the ones before it work until `overlap` is over. A repeat makes another secret, and the ones
-   * before it work on. ILLEGAL_MOVE when the key is revoked or expired, or has five secrets that work.
+   * before it work on. ILLEGAL_MOVE when the key is revoked or expired, or has five secrets that work. FORBIDDEN where
+   * the key does more than the caller's scopes let through.
    *
    * @generated from rpc runmesh.tenant.v1.TenantService.RotateApiKey
    */
