@@ -86,7 +86,8 @@ ${named.join("\n")}
 ## Failed attempts
 
 An attempt's error has a type: the \`name\` of what the handler threw, or one that RunMesh gives: \`WORKER_LOST\` (the lease
-ran out more often than \`max_lost\`), \`SCHEDULE_TO_START_TIMEOUT\`, \`START_TO_CLOSE_TIMEOUT\`, \`HEARTBEAT_TIMEOUT\`,
+ran out, and more often than \`max_lost\` where the task is DEAD of it), \`SCHEDULE_TO_START_TIMEOUT\`,
+\`START_TO_CLOSE_TIMEOUT\` and \`HEARTBEAT_TIMEOUT\` (the SDK's \`startTimeout\`, \`timeout\` and \`heartbeatTimeout\`),
 \`UNRESOLVED_REFERENCE\` (params refer to what is not there). The SDK gives \`INVALID_PAYLOAD\`, \`INVALID_FIELD\` and
 \`TOO_LARGE\` to input or output that its schema refuses, that is not JSON, or that is over 256 KiB; these are not tried
 again.

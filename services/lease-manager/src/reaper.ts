@@ -20,8 +20,14 @@ const SLOW_LOOK_MS = 1_000;
 const UNKNOWN_OUTAGE_MS = 2 ** 31 - 1;
 
 const TIMEOUTS = {
-  start_to_close: timeout(MESH_ERROR_TYPES.START_TO_CLOSE, "The handler took longer than its time-out (`timeout`, start_to_close)."),
-  heartbeat: timeout(MESH_ERROR_TYPES.HEARTBEAT, "The handler told no progress for longer than its `heartbeatTimeout` (heartbeat)."),
+  start_to_close: timeout(
+    MESH_ERROR_TYPES.START_TO_CLOSE,
+    "The handler took longer than its time-out (`timeout`, start_to_close).",
+  ),
+  heartbeat: timeout(
+    MESH_ERROR_TYPES.HEARTBEAT,
+    "The handler told no progress for longer than its `heartbeatTimeout` (heartbeat).",
+  ),
 };
 
 function timeout(type: string, message: string): LeaseError {
