@@ -1,5 +1,6 @@
 import { RunLeft_Cause, type RunsChange } from "@runmesh/contracts/run/v1/run_pb";
 import type { Db } from "@runmesh/store/db";
+import { listDeadLetterPage } from "@runmesh/store/dead-letters";
 import { listRunPage } from "@runmesh/store/run-pages";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import { expect, test } from "vitest";
@@ -45,6 +46,28 @@ test("a watch looks at the newest 20,000 runs, however few of them its filter ho
 
   expect(told[0]!.kind).toMatchObject({ case: "snapshot", value: { runs: [], complete: true } });
   expect(told[1]!.kind).toMatchObject({ case: "left", value: { runId: old, cause: RunLeft_Cause.NEWER } });
+});
+
+test("a page of dead letters looks at a bounded number of them, and the walk skips and repeats none", async () => {
+  await using mesh = await startMesh();
+  const names = ["a", "b"];
+  for (const name of names) await mesh.given.workflow({ name, tasks: [{ retry: { maxAttempts: 1 } }] });
+  const runIds: bigint[] = [];
+  for (const at of [0, 0, 1, 1, 1, 1, 1, 1, 0, 1]) {
+    runIds.push((await mesh.runs.startRun({ workflow: names[at]! })).runId);
+  }
+  const worker = await mesh.worker();
+  for (const task of await worker.acquire(10)) await worker.fail(task);
+
+  const pages: bigint[][] = [];
+  for (let beforeId: bigint | undefined = 2n ** 62n; beforeId !== undefined; ) {
+    const asked = { tenantId: 1, workflow: "a", errorType: "", beforeId, limit: 2, maxLookedAt: 3 };
+    const page = await listDeadLetterPage(mesh.db, asked);
+    pages.push(page.rows.map((row) => row.id >> 20n));
+    beforeId = page.next;
+  }
+
+  expect(pages).toEqual([[runIds[8]], [], [runIds[1]], [runIds[0]]]);
 });
 
 test("runs of a workflow that has few are found without a look at those of others", async () => {

@@ -11,7 +11,7 @@ import { getPrincipal } from "@runmesh/platform/principal";
 import { listLogs } from "@runmesh/store/attempt-logs";
 import { findOutputs, listAttempts } from "@runmesh/store/attempts";
 import type { Db } from "@runmesh/store/db";
-import { listDeadLetters } from "@runmesh/store/dead-letters";
+import { listDeadLetterPage } from "@runmesh/store/dead-letters";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
 import { findRun, findRunDefinitions } from "@runmesh/store/runs";
 import { listTaskRows, type TaskRow } from "@runmesh/store/task-rows";
@@ -40,15 +40,9 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
     const [before = "9223372036854775807"] = readPageToken(request.pageToken, "page_token", "id") ?? [];
     const { workflow, errorType } = request;
     checkTexts({ workflow, error_type: errorType });
-    const rows = await listDeadLetters(db, {
-      tenantId,
-      workflow,
-      errorType,
-      beforeId: BigInt(before),
-      limit: limit + 1,
-    });
-    const page = rows.slice(0, limit);
-    return { page, nextPageToken: rows.length > limit ? writePageToken([String(page.at(-1)!.id)]) : "" };
+    const asked = { tenantId, workflow, errorType, beforeId: BigInt(before), limit };
+    const { rows, next } = await listDeadLetterPage(db, asked);
+    return { page: rows, nextPageToken: next === undefined ? "" : writePageToken([String(next)]) };
   }
 
   async function getOne(tenantId: number, id: bigint): Promise<Task> {

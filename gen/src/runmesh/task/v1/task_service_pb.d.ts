@@ -441,7 +441,8 @@ export declare const TaskService: GenService<{
     output: typeof ListLogsResponseSchema;
   },
   /**
-   * DEAD tasks of FAILED runs, newest run first.
+   * DEAD tasks of FAILED runs, newest run first. A page looks at 20,000 DEAD tasks at most: it may hold fewer than were
+   * asked for, or none, and a token all the same. There are no more when there is no token.
    *
    * @generated from rpc runmesh.task.v1.TaskService.ListDeadLetters
    */
