@@ -94,7 +94,7 @@ export function createProgram(host: Host, version: string, json: boolean): Comma
     .configureOutput({
       writeOut: (text) => host.terminal.out(text.trimEnd()),
       writeErr(text) {
-        if (!json) host.terminal.note(text.trimEnd());
+        if (!json) host.terminal.note(inPlainWords(text.trimEnd()));
       },
     })
     .showHelpAfterError("(--help says more)")
@@ -110,4 +110,9 @@ export function createProgram(host: Host, version: string, json: boolean): Comma
   addDoctor(program, host);
   addCompletion(program, host);
   return program;
+}
+
+/** Commander calls what stands in an argument's place a "command-argument value". */
+export function inPlainWords(usage: string): string {
+  return usage.replace("command-argument value '", "'");
 }

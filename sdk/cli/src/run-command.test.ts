@@ -170,3 +170,12 @@ test("a mesh whose certificate is not trusted is told with how its CA is named",
     expect.stringContaining("NODE_EXTRA_CA_CERTS=ca.pem"),
   ]);
 });
+
+test("an id that is none is told in plain words", async () => {
+  const people = await runCli(["run", "show", "abc"]);
+  const script = await runCli(["run", "show", "abc", "--json"]);
+
+  const message = "error: 'abc' is invalid for argument 'run'. An id is a positive whole number.";
+  expect(people).toEqual({ exitCode: 2, stdout: [], stderr: [message, "(--help says more)"] });
+  expect(JSON.parse(script.stderr[0]!)).toMatchObject({ error: { reason: "WRONG_USAGE", message } });
+});

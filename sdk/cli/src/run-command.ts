@@ -3,7 +3,7 @@ import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { describeFailure, type Failure, printFailure } from "./failure.ts";
 import type { Host } from "./host.ts";
 import { ownName } from "./own-name.ts";
-import { createProgram } from "./program.ts";
+import { createProgram, inPlainWords } from "./program.ts";
 import { DEFAULT_URL } from "./session.ts";
 
 /** Runs one command line (without node and script) and answers the exit code; throws nothing. */
@@ -40,7 +40,7 @@ function describeWrongUsage(error: CommanderError): Failure {
   return {
     exitCode: EXIT.WRONG_USAGE,
     reason: "WRONG_USAGE",
-    message: error.message,
+    message: inPlainWords(error.message),
     violations: [],
     advice: "--help says more.",
     requestId: "",
