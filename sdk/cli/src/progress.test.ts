@@ -46,6 +46,20 @@ test("elsewhere a plain line comes at most each second, and none twice", () => {
   expect(written).toEqual(["note one", "note three and more"]);
 });
 
+test("elsewhere lines come the rarer the longer it takes: an hour is told in less than 200, a minute in 30", () => {
+  const { written, terminal } = watchTerminal(false);
+  let now = 0;
+  const progress = createProgress(terminal, () => now);
+
+  for (; now <= 60_000; now += 200) progress.update(`after ${now} ms`);
+  const minute = written.length;
+  for (; now <= 3_600_000; now += 200) progress.update(`after ${now} ms`);
+
+  expect(minute).toBeGreaterThan(25);
+  expect(minute).toBeLessThanOrEqual(30);
+  expect(written.length).toBeLessThan(200);
+});
+
 test("a bar is as full as the work is done, and full only at the end", () => {
   expect(formatBar(0, 10, 5)).toBe("░░░░░");
   expect(formatBar(9, 10, 5)).toBe("████░");

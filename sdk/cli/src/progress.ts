@@ -1,6 +1,6 @@
 import type { Terminal } from "./terminal.ts";
 
-/** Live progress on stderr: one line drawn over on a terminal, a plain line about every second elsewhere. */
+/** Live progress on stderr: one line drawn over on a terminal; elsewhere plain lines, the rarer the longer it takes. */
 export interface Progress {
   update(line: string): void;
   /** Takes the drawn line away, so that what follows starts on a line of its own. */
@@ -9,17 +9,24 @@ export interface Progress {
 
 const DRAW_EVERY_MS = 100;
 const LINE_EVERY_MS = 1_000;
+/** A log of a day's wait stays short: the next line comes when a tenth of the time so far has passed again. */
+const RAREST_LINE_MS = 30_000;
 const ERASE = "\r\x1b[2K";
 
 export function createProgress(terminal: Terminal, now: () => number = () => performance.now()): Progress {
-  const every = terminal.isInteractive ? DRAW_EVERY_MS : LINE_EVERY_MS;
+  let startedAt: number | undefined;
   let shownAt = Number.NEGATIVE_INFINITY;
   let shown = "";
 
   return {
     update(line) {
-      if (line === shown || now() - shownAt < every) return;
-      shownAt = now();
+      const at = now();
+      startedAt ??= at;
+      const every = terminal.isInteractive
+        ? DRAW_EVERY_MS
+        : Math.min(RAREST_LINE_MS, Math.max(LINE_EVERY_MS, (at - startedAt) / 10));
+      if (line === shown || at - shownAt < every) return;
+      shownAt = at;
       shown = line;
       if (terminal.isInteractive) terminal.draw(ERASE + line.slice(0, terminal.columns - 1));
       else terminal.note(line);
@@ -27,6 +34,7 @@ export function createProgress(terminal: Terminal, now: () => number = () => per
     clear() {
       if (terminal.isInteractive && shown !== "") terminal.draw(ERASE);
       shown = "";
+      startedAt = undefined;
     },
   };
 }
