@@ -20,7 +20,9 @@ export function writeCompletion(program: Command, shell: Shell): string[] {
 function listPlaces(command: Command, parents: readonly Command[] = []): Place[] {
   const line = [...parents, command];
   const path = line.map((one) => one.name()).join(" ");
-  const options = line.flatMap((one) => one.options).filter((option) => option.long !== undefined);
+  // Which runmesh it is can be asked before any command only.
+  const isTaken = (long: string | undefined) => long !== undefined && (parents.length === 0 || long !== "--version");
+  const options = line.flatMap((one) => one.options).filter((option) => isTaken(option.long));
   const place = {
     path,
     commands: command.commands.map((one) => ({ name: one.name(), description: one.description() })),

@@ -1,6 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Run_State, RunSchema } from "@runmesh/contracts/run/v1/run_pb";
+import { ScheduleSchema } from "@runmesh/contracts/schedule/v1/schedule_pb";
 import { type Task, TaskSchema } from "@runmesh/contracts/task/v1/task_pb";
 import { DefinitionSchema } from "@runmesh/contracts/workflow/v1/workflow_pb";
 import { expect, test } from "vitest";
@@ -57,4 +58,13 @@ test("both forms of a definition's payload come out under one name", () => {
   const { tasks } = toShape(DefinitionSchema, definition) as { tasks: { params: unknown }[] };
 
   expect(tasks.map((task) => JSON.stringify(task.params))).toEqual(["[1.0]", '"x"']);
+});
+
+test("counts of 64 bits are there when they are zero, ids are not", () => {
+  const schedule = create(ScheduleSchema, { name: "nightly", ticks: { started: 2n } });
+
+  const shape = toShape(ScheduleSchema, schedule);
+
+  expect(shape.ticks).toEqual({ started: "2", skipped: "0", missed: "0", buffered: 0 });
+  expect(shape).not.toHaveProperty("lastRunId");
 });

@@ -68,4 +68,4 @@ function isAlwaysShown(field: DescField): boolean {
   return field.fieldKind === "scalar" && ALWAYS.has(field.scalar);
 }
 
-const ALWAYS = new Set<ScalarType>([ScalarType.BOOL, ScalarType.UINT32, ScalarType.SINT32]);
+const ALWAYS = new Set<ScalarType>([ScalarType.BOOL, ScalarType.UINT32, ScalarType.SINT32, ScalarType.UINT64]);

@@ -152,3 +152,14 @@ test("an imported graph is registered with its edges and runtimes", async () => 
     '{"runtimeMs":100120,"program":"cpuhog"}',
   );
 });
+
+test("--version after a command is wrong usage, and not the end of a command that did nothing", async () => {
+  const misplaced = await runCli(["run", "rerun", "7", "--version", "2"]);
+  const asked = await runCli(["--url", "http://127.0.0.1:1", "--version"]);
+  const text = await runCli(["run", "signal", "7", "go", "--", "--version"]);
+
+  expect(misplaced).toMatchObject({ exitCode: 2, stdout: [] });
+  expect(misplaced.stderr.join(" ")).toContain("--workflow-version");
+  expect(asked.exitCode).toBe(0);
+  expect(text.stdout).toEqual([]);
+});

@@ -74,6 +74,7 @@ export class RunMoves {
     const digest = digestRequest("task.replay", requestId);
     const reopen = [ordinalOf(taskId)];
     const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen, fresh });
+    if (outcome.kind === "missing") throw new MeshError("NOT_FOUND", `no task ${taskId}`);
     if (outcome.kind === "not_dead") throw illegal(`task ${taskId} is not DEAD`);
     await this.#finish(tenantId, runId, outcome, "replayed");
   }

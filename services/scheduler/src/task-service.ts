@@ -29,9 +29,9 @@ interface Deps {
 }
 
 export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl<typeof TaskService> {
-  async function getLoaded(tenantId: number, runId: bigint): Promise<LoadedDefinition> {
+  async function getLoaded(tenantId: number, runId: bigint, what = `run ${runId}`): Promise<LoadedDefinition> {
     const [found] = await findRunDefinitions(db, { tenantId, runIds: [runId] });
-    if (found === undefined) throw new MeshError("NOT_FOUND", `no run ${runId}`);
+    if (found === undefined) throw new MeshError("NOT_FOUND", `no ${what}`);
     return definitions.get(tenantId, found.definition_id);
   }
 
@@ -68,7 +68,7 @@ export function createTaskService({ db, definitions, moves }: Deps): ServiceImpl
     async getTask(request, context) {
       const { tenantId } = getPrincipal(context);
       const runId = request.taskId === 0n ? request.runId : runIdOf(request.taskId);
-      const loaded = await getLoaded(tenantId, runId);
+      const loaded = await getLoaded(tenantId, runId, request.taskId === 0n ? undefined : `task ${request.taskId}`);
       const id = request.taskId === 0n ? findByKey(loaded, runId, request.key) : request.taskId;
       const [row] = await listTaskRows(db, { tenantId, fromId: id, toId: id, states: [], limit: 1 });
       if (row === undefined) throw new MeshError("NOT_FOUND", `no task ${id}`);
