@@ -113,6 +113,26 @@ test("a signal wakes who waits for it, and one that came before answers at once,
   await expect(signal(mesh, runId, "go", 4)).rejects.toMatchObject({ reason: "ILLEGAL_MOVE" });
 });
 
+test("a lease that is to stay goes on whether something is over or not, and its waits count from then", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const runId = await mesh.given.run();
+  const lease = await worker.acquireOne();
+  const stay = (...waits: ReturnType<typeof signalWait>[]) =>
+    mesh.leases.suspendTask({ ...worker.session, taskId: lease.taskId, fence: lease.fence, waits, stay: true });
+
+  const none = await stay(signalWait(0, "go"), signalWait(1, "late", 300));
+  await signal(mesh, runId, "go", 1);
+  const one = await stay(signalWait(0, "go"));
+  const later = await suspend(mesh, worker, lease, signalWait(1, "late", 300_000));
+  const woken = later.suspended ? await worker.acquireOne() : lease;
+
+  expect([none.suspended, none.steps, one.suspended]).toEqual([false, [], false]);
+  expect(one.steps.map((s) => text(s.valueJson))).toEqual(["1"]);
+  expect((await list(mesh, worker, woken)).steps[1]).toMatchObject({ name: "late", timedOut: true });
+  await worker.complete(woken);
+});
+
 test("a wait that timed out says so, and its signal goes to the next that waits", async () => {
   await using mesh = await startMesh();
   const worker = await mesh.worker();

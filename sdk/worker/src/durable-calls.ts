@@ -74,7 +74,7 @@ export function createDurableCalls(options: {
       store: {
         load: () => guard(load(leases, named)),
         record: (steps) => guard(leases.recordSteps({ ...named(), steps: [...steps] }).then(() => undefined)),
-        suspend: (waits) => guard(suspend(leases, attempt, { ...named(), waits: [...waits] })),
+        suspend: (waits, stay) => guard(suspend(leases, attempt, { ...named(), waits: [...waits], stay })),
       },
     };
   };
@@ -95,7 +95,8 @@ async function suspend(
   request: Parameters<Client<typeof LeaseService>["suspendTask"]>[0],
 ): Promise<"suspended" | Step[]> {
   const { progressJson } = attempt;
-  const answer = await leases.suspendTask({ ...request, log: linesOf(attempt), ...(progressJson && { progressJson }) });
+  const last = request.stay ? {} : { log: linesOf(attempt), ...(progressJson && { progressJson }) };
+  const answer = await leases.suspendTask({ ...request, ...last });
   return answer.suspended ? "suspended" : answer.steps;
 }
 

@@ -122,6 +122,22 @@ test("a sleep is over though a step beside it still runs", async () => {
   ]);
 });
 
+test("what comes while a step runs is answered though the step goes on, also to who waits in it", async () => {
+  const task = startTask();
+  const answer = task.pass(async (ctx) => {
+    const stop = ctx.waitForSignal("stop");
+    const long = ctx.step("long", async () => [await stop]);
+    return Promise.all([Promise.race([long.then(() => "long"), stop]), long]);
+  });
+  task.signals.set("stop", ['"now"']);
+
+  expect(await answer).toEqual(["now", ["now"]]);
+  expect(task.record.map((step) => [step.kind, step.done])).toEqual([
+    [StepKind.SIGNAL, 1],
+    [StepKind.STEP, 2],
+  ]);
+});
+
 test("more waits than one request names are asked for in parts, signals and sleeps first", async () => {
   const task = startTask();
 

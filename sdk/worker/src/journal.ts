@@ -39,8 +39,8 @@ export type Answer = Partial<Pick<Step, "valueJson" | "error">>;
 export interface JournalStore {
   load(): Promise<readonly Step[]>;
   record(steps: readonly Step[]): Promise<void>;
-  /** "suspended", or what waits were answered by. */
-  suspend(waits: readonly WaitCall[]): Promise<"suspended" | readonly Step[]>;
+  /** "suspended", or what waits were answered by: by nothing, it may be, where the attempt is to stay. */
+  suspend(waits: readonly WaitCall[], stay: boolean): Promise<"suspended" | readonly Step[]>;
 }
 
 export interface JournalOptions {
@@ -77,6 +77,7 @@ export class Journal {
   /** Steps that stand nowhere any more: whoever calls them next is answered by them. */
   readonly #loose = new Map<string, Step>();
   readonly #occurrences = new Map<string, number>();
+  readonly #answered = new Set<number>();
   readonly #failures = new WeakMap<object, { position: number; calls: number }>();
   readonly #answers: Answers;
   readonly #recorder: Recorder;
@@ -100,7 +101,8 @@ export class Journal {
       onRecorded: (steps) => this.#answer(steps),
     });
     this.#waits = new Waits({
-      suspend: (waits) => options.store.suspend(waits),
+      suspend: (waits) => options.store.suspend(waits, false),
+      poll: (waits) => this.#recorder.perform(() => this.#poll(waits)),
       isIdle: () =>
         this.#ended === undefined && this.#running === 0 && !this.#recorder.isBusy && this.#answers.areGiven,
       onSuspended: () => this.#suspended(),
@@ -154,7 +156,7 @@ export class Journal {
   async runRecorded(call: Call, work: () => Promise<Step>): Promise<void> {
     this.#running++;
     try {
-      await this.#recorder.perform(work);
+      await this.#recorder.perform(async () => [await work()]);
     } catch (error) {
       this.#refuse(call, error);
     } finally {
@@ -310,10 +312,20 @@ export class Journal {
     }
   }
 
+  async #poll(waits: readonly WaitCall[]): Promise<readonly Step[]> {
+    const steps = await this.#options.store.suspend(waits, true);
+    return steps === "suspended" ? [] : [...steps].sort((a, b) => a.done - b.done);
+  }
+
   #answer(steps: readonly Step[]): void {
     if (this.#ended !== undefined) return;
-    for (const step of steps) this.#waits.answered(step.position);
-    this.#answers.add(steps);
+    for (const step of steps) {
+      // A sleep may be over here and there at the same time.
+      if (this.#answered.has(step.position)) continue;
+      this.#answered.add(step.position);
+      this.#waits.answered(step.position);
+      this.#answers.add([step]);
+    }
     this.#answers.give();
   }
 

@@ -11,7 +11,7 @@ interface Job {
   /** What a step answered. What ends while a call is out goes together in the next. */
   readonly step?: Step;
   /** What the mesh records by itself. */
-  readonly work?: () => Promise<Step>;
+  readonly work?: () => Promise<readonly Step[]>;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -43,7 +43,7 @@ export class Recorder {
   }
 
   /** Does what the mesh records by itself, such as the start of a child. */
-  perform(work: () => Promise<Step>): Promise<void> {
+  perform(work: () => Promise<readonly Step[]>): Promise<void> {
     return this.#add({ work });
   }
 
@@ -70,7 +70,7 @@ export class Recorder {
   async #do(jobs: readonly Job[]): Promise<void> {
     try {
       const { work } = jobs[0]!;
-      const steps = work ? [await work()] : jobs.map((job) => job.step!);
+      const steps = work ? await work() : jobs.map((job) => job.step!);
       if (!work) await this.#options.record(steps);
       this.#options.onRecorded(steps);
       for (const { resolve } of jobs) resolve();

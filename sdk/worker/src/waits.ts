@@ -14,6 +14,8 @@ export interface WaitRest {
 export interface WaitsOptions {
   /** "suspended", or what waits were answered by. */
   suspend(waits: readonly WaitCall[]): Promise<"suspended" | readonly Step[]>;
+  /** Answers what is over without suspending. */
+  poll(waits: readonly WaitCall[]): Promise<void>;
   /** Whether nothing but these waits can go on. */
   isIdle(): boolean;
   onSuspended(): void;
@@ -35,6 +37,9 @@ const MAX_WAITS = 1_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const MIN_REST_MS = 50;
 const MAX_REST_MS = 200;
+/** How often it asks what is over while a step runs, at first and at last. */
+const MIN_POLL_MS = 1_000;
+const MAX_POLL_MS = 5_000;
 
 /** What a handler waits for that only the mesh can answer: the task is suspended for it when nothing else goes on. */
 export class Waits {
@@ -45,6 +50,8 @@ export class Waits {
   /** What it asked to be suspended for last, and how long it rests before it asks for the rest of it again. */
   #asked = new Set<number>();
   #restMs = 0;
+  #pollMs = MIN_POLL_MS;
+  #pollTimer: NodeJS.Timeout | undefined;
   /** A request to be suspended is out. */
   suspending: Promise<void> | undefined;
 
@@ -57,6 +64,7 @@ export class Waits {
     const isSleep = call.kind === StepKind.SLEEP && durationMs !== undefined && durationMs <= MAX_TIMER_MS;
     const timer = isSleep ? setTimeout(() => void this.#elapse(call), durationMs) : undefined;
     this.#entries.set(call.position, { call, rest, since: monotonicMs(), timer });
+    this.#pollMs = MIN_POLL_MS;
     this.look();
   }
 
@@ -68,17 +76,22 @@ export class Waits {
   /** Nothing is waited for any more. */
   close(): void {
     this.#isClosed = true;
+    clearTimeout(this.#pollTimer);
     for (const { timer } of this.#entries.values()) clearTimeout(timer);
     this.#entries.clear();
   }
 
-  /** Suspends when there is nothing else to do. */
+  /** Suspends when there is nothing else to do, and asks now and then what is over while there is. */
   look(): void {
     if (this.#isLooking || this.#entries.size === 0) return;
     this.#isLooking = true;
     setImmediate(() => {
       this.#isLooking = false;
-      if (this.#entries.size === 0 || this.suspending !== undefined || !this.#options.isIdle()) return;
+      if (this.#entries.size === 0 || this.suspending !== undefined) return;
+      if (!this.#options.isIdle()) {
+        this.#pollTimer ??= setTimeout(() => void this.#poll(), this.#pollMs);
+        return;
+      }
       this.suspending = this.#suspend().finally(() => {
         this.suspending = undefined;
         this.look();
@@ -99,7 +112,7 @@ export class Waits {
 
   async #suspend(): Promise<void> {
     await this.#rest();
-    const entries = [...this.#entries.values()].sort(byUrgency).slice(0, MAX_WAITS);
+    const entries = this.#choose();
     if (entries.length === 0) return;
     try {
       const outcome = await this.#options.suspend(entries.map(writeWait));
@@ -112,6 +125,21 @@ export class Waits {
         this.#options.onRefused(call, error);
       }
     }
+  }
+
+  async #poll(): Promise<void> {
+    this.#pollTimer = undefined;
+    this.#pollMs = Math.min(MAX_POLL_MS, this.#pollMs * 2);
+    const entries = this.#choose();
+    if (entries.length > 0 && this.suspending === undefined && !this.#options.isIdle()) {
+      // What is wrong shows when it is asked for in earnest.
+      await this.#options.poll(entries.map(writeWait)).catch(() => undefined);
+    }
+    this.look();
+  }
+
+  #choose(): Entry[] {
+    return [...this.#entries.values()].sort(byUrgency).slice(0, MAX_WAITS);
   }
 
   async #elapse(call: Call): Promise<void> {

@@ -64,8 +64,8 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
             if (steps.some((step) => task.refuses(step))) throw tooDeep();
             for (const step of steps) put(step);
           },
-          async suspend(waits) {
-            task.asked.push([...waits]);
+          async suspend(waits, stay) {
+            if (!stay) task.asked.push([...waits]);
             const answers: Step[] = [];
             for (const wait of waits) {
               const json = task.signals.get(wait.name)?.shift();
@@ -74,7 +74,7 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
               put(create(StepSchema, { position, kind, name, occurrence, valueJson: Buffer.from(json) }));
               answers.push(record.at(-1)!);
             }
-            if (answers.length > 0) return answers;
+            if (answers.length > 0 || stay) return answers;
             task.suspensions.push(waits.map((wait) => wait.name));
             return "suspended";
           },

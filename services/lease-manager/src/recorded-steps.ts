@@ -50,7 +50,7 @@ export function readNewSteps(request: RecordStepsRequest): NewStep[] {
   });
 }
 
-export function readWaits(request: SuspendTaskRequest): Pick<SuspendTask, "waits" | "log" | "progress"> {
+export function readWaits(request: SuspendTaskRequest): Pick<SuspendTask, "waits" | "log" | "progress" | "stay"> {
   const { waits, taskId, fence } = request;
   if (waits.length === 0 || waits.length > MAX_WAITS) throw invalidField("waits", `a call has 1 to ${MAX_WAITS}`);
   const positions = new Set(waits.map((wait) => wait.position));
@@ -59,6 +59,7 @@ export function readWaits(request: SuspendTaskRequest): Pick<SuspendTask, "waits
     waits: waits.map((wait, i) => readWait(wait, `waits[${i}]`)).sort((a, b) => a.position - b.position),
     log: readLog(taskId, fence, request.log),
     progress: readSmallJson(request.progressJson, "progress_json", MAX_PROGRESS_BYTES),
+    stay: request.stay,
   };
 }
 

@@ -12,6 +12,7 @@ import { isLimited } from "./limits.ts";
 import { deleteLeases, lockHeldLeases } from "./lock-leases.ts";
 import { type LockedRun, lockRuns } from "./lock-run.ts";
 import { insertEvents } from "./outbox-write.ts";
+import { listOpenRuns } from "./runs.ts";
 import { takeSignals } from "./signals.ts";
 import { freeSlots } from "./slots.ts";
 import { answerWaits, insertWaits } from "./step-waits.ts";
@@ -36,6 +37,8 @@ export interface SuspendTask {
   readonly waits: readonly WaitCall[];
   readonly log: readonly NewLogLine[];
   readonly progress: Buffer | undefined;
+  /** Answers what is over, and leaves the task where nothing is. */
+  readonly stay: boolean;
 }
 
 export interface WaitCall extends StepCall {
@@ -63,7 +66,9 @@ export function suspendTask({ db, definitions }: Deps, p: SuspendTask): Promise<
     const runId = runIdOf(taskId);
     // Its own record, and a child that was started stays the same: both may be read before the locks.
     const children = await readChildren(tx, p);
-    const runs = await lockRuns(tx, { tenantId, runIds: [...new Set([runId, ...children.values()])].sort(ascending) });
+    // Of a task that stays no wake-up can be lost: its children are not held up.
+    const locked = p.stay ? [runId] : [...new Set([runId, ...children.values()])].sort(ascending);
+    const runs = await lockRuns(tx, { tenantId, runIds: locked });
     const run = runs.find((row) => row.id === runId);
     if (run?.state !== RUN_STATES.RUNNING && run?.state !== RUN_STATES.PAUSED) return { kind: "refused" };
     const [lease] = await lockHeldLeases(tx, { tenantId, sessionId, leases: [{ taskId, fence }] });
@@ -76,7 +81,7 @@ export function suspendTask({ db, definitions }: Deps, p: SuspendTask): Promise<
     const other = waits.find((wait) => !steps.some((step) => isSame(step, wait)));
     if (other !== undefined) return { kind: "mismatch", position: other.position };
     const answered = await answer(tx, definitions, p, steps);
-    if (answered.length > 0) return { kind: "answered", steps: answered };
+    if (answered.length > 0 || p.stay) return { kind: "answered", steps: answered };
     return { kind: "suspended", wokenRoutes: await suspend(tx, definitions, p, run, lease, steps[0]!) };
   });
 }
@@ -119,7 +124,12 @@ async function answer(
     const { position } = byName.get(name)!.shift()!;
     answers.push({ position, outcome: STEP_OUTCOMES.ANSWERED, value });
   }
-  for (const step of open.filter(({ kind }) => kind === STEP_KINDS.RESULT)) {
+  const results = open.filter(({ kind }) => kind === STEP_KINDS.RESULT);
+  const runIds = [...new Set(results.map((step) => step.child_run_id!))];
+  const openRuns = runIds.length === 0 ? [] : await listOpenRuns(tx, { tenantId, runIds });
+  const goOn = new Set(openRuns.map((row) => row.id));
+  for (const step of results) {
+    if (goOn.has(step.child_run_id!)) continue;
     const end = await findChildAnswer(tx, definitions, { tenantId, runId: step.child_run_id! });
     if (end !== undefined) answers.push({ position: step.position, ...end });
   }

@@ -898,6 +898,13 @@ export declare type SuspendTaskRequest = Message<"runmesh.lease.v1.SuspendTaskRe
    * @generated from field: bytes progress_json = 7;
    */
   progressJson: Uint8Array;
+
+  /**
+   * The handler does something else meanwhile: what is over is answered, and where nothing is the lease goes on too.
+   *
+   * @generated from field: bool stay = 8;
+   */
+  stay: boolean;
 };
 
 /**
