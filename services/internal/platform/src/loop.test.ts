@@ -89,6 +89,29 @@ test("a pass that fails is logged and repeated after a rest, and so is that pass
   ]);
 });
 
+test("passes that go on failing alike are logged once, and another failure is logged anew", async () => {
+  const made = passes();
+  const logged: unknown[] = [];
+  const loop = createLoop({
+    name: "l",
+    intervalMs: 60_000,
+    log: { ...silentLog, error: (fields) => logged.push(fields) },
+    runOnce: async () => {
+      made.next();
+      throw new Error(made.count < 5 ? "away" : "broken");
+    },
+  });
+
+  await loop.start();
+  await made.reached(6);
+  await loop.stop();
+
+  expect(logged).toEqual([
+    { loop: "l", error: expect.objectContaining({ message: "away" }), failureCount: 1, unloggedCount: 0 },
+    { loop: "l", error: expect.objectContaining({ message: "broken" }), failureCount: 5, unloggedCount: 3 },
+  ]);
+});
+
 test("stop aborts the pass, waits for it, and a stopped loop starts again without overlapping", async () => {
   const made = passes();
   let active = 0;

@@ -26,6 +26,8 @@ export type Loop = Service & { wake(): void };
 const FIRST_BACKOFF_MS = 100;
 const LAST_BACKOFF_MS = 5_000;
 const LOG_EVERY_MS = 1_000;
+/** While passes go on failing alike: a database that is away fails those of every loop. */
+const LOG_AGAIN_MS = 30_000;
 
 /**
  * Repeats one pass: at once while there is more to do, else after a wake or the interval, and after a failure
@@ -38,6 +40,7 @@ export function createLoop(options: LoopOptions): Loop {
   let awake = false;
   let wakeRest: (() => void) | undefined;
   let lastLoggedAt = Number.NEGATIVE_INFINITY;
+  let lastSaid = "";
   let unloggedCount = 0;
 
   function wake(): void {
@@ -91,12 +94,15 @@ export function createLoop(options: LoopOptions): Loop {
 
   function report(error: unknown, failureCount: number): void {
     const now = performance.now();
-    if (now - lastLoggedAt < LOG_EVERY_MS) {
+    const said = String(error);
+    const isNews = failureCount === 1 || said !== lastSaid;
+    if (now - lastLoggedAt < (isNews ? LOG_EVERY_MS : LOG_AGAIN_MS)) {
       unloggedCount++;
       return;
     }
     log.error({ loop: name, error, failureCount, unloggedCount }, "a pass failed; it will be repeated");
     lastLoggedAt = now;
+    lastSaid = said;
     unloggedCount = 0;
   }
 
