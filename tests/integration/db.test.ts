@@ -109,6 +109,26 @@ test("the victim of a deadlock is run again and both transactions commit", async
   expect(attempts).toBe(3);
 });
 
+test("a single statement that is the victim of a deadlock is run again", async () => {
+  await using database = await useDatabase();
+  await database.db.rows("", "INSERT INTO tenant (id, name) VALUES (2, 'two')", []);
+  // Each statement takes one row, waits until the other has its own, and takes that.
+  const renameBoth = (first: number, second: number) =>
+    database.db.rows(
+      "",
+      `WITH mine AS MATERIALIZED (SELECT id FROM tenant WHERE id = $1 FOR UPDATE),
+      pause AS MATERIALIZED (SELECT pg_sleep(0.3) FROM mine),
+      other AS MATERIALIZED (SELECT tenant.id FROM pause, tenant WHERE tenant.id = $2 FOR UPDATE OF tenant)
+      UPDATE tenant SET name = tenant.name || 'x' FROM mine, other WHERE tenant.id IN (mine.id, other.id)`,
+      [first, second],
+    );
+
+  await Promise.all([renameBoth(1, 2), renameBoth(2, 1)]);
+
+  const rows = await database.db.rows("", "SELECT name FROM tenant ORDER BY id", []);
+  expect(rows).toEqual([{ name: "defaultxx" }, { name: "twoxx" }]);
+});
+
 test("a lock that does not come in time is told apart from a lost database", async () => {
   await using database = await useDatabase();
   const blocked = await database.db.transaction(async (tx) => {

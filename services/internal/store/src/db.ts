@@ -7,7 +7,10 @@ import { isRetryable } from "./store-errors.ts";
 
 /** Statements on a pool, or on the one connection of a transaction. */
 export interface Db {
-  /** `name` is that of the prepared statement; a digest of `text` is added, so texts cannot be taken for each other. */
+  /**
+   * `name` is that of the prepared statement; a digest of `text` is added, so texts cannot be taken for each other. On a
+   * pool it is run again where the server chose it as the victim of a deadlock, as a transaction is.
+   */
   rows<T>(name: string, text: string, params: readonly unknown[]): Promise<T[]>;
   /** The one row. None, or more than one, is a bug of the statement. */
   one<T>(name: string, text: string, params: readonly unknown[]): Promise<T>;
@@ -26,7 +29,7 @@ export interface TransactionOptions {
   readonly signal?: AbortSignal;
 }
 
-const MAX_TRANSACTION_ATTEMPTS = 6;
+const MAX_ATTEMPTS = 6;
 const FIRST_BACKOFF_MS = 4;
 /** Beyond the server's own timeout nothing is to be expected of a connection. */
 const SILENCE_GRACE_MS = 3_000;
@@ -53,13 +56,15 @@ class PoolDb implements Db {
     };
   }
 
-  async rows<T>(name: string, text: string, params: readonly unknown[]): Promise<T[]> {
-    const connection = await LentConnection.from(this.#pool);
-    try {
-      return await runStatement<T>(connection, this.#settings, name, text, params);
-    } finally {
-      connection.release();
-    }
+  rows<T>(name: string, text: string, params: readonly unknown[]): Promise<T[]> {
+    return repeatVictim(async () => {
+      const connection = await LentConnection.from(this.#pool);
+      try {
+        return await runStatement<T>(connection, this.#settings, name, text, params);
+      } finally {
+        connection.release();
+      }
+    });
   }
 
   async one<T>(name: string, text: string, params: readonly unknown[]): Promise<T> {
@@ -70,15 +75,8 @@ class PoolDb implements Db {
     return atMostOneRow(name, await this.rows<T>(name, text, params));
   }
 
-  async transaction<T>(work: (tx: Db) => Promise<T>, options: TransactionOptions = {}): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#attemptTransaction(work, options.signal);
-      } catch (error) {
-        if (!isRetryable(error) || attempt === MAX_TRANSACTION_ATTEMPTS) throw error;
-        await sleep(FIRST_BACKOFF_MS * 2 ** attempt * Math.random());
-      }
-    }
+  transaction<T>(work: (tx: Db) => Promise<T>, options: TransactionOptions = {}): Promise<T> {
+    return repeatVictim(() => this.#attemptTransaction(work, options.signal));
   }
 
   close(): Promise<void> {
@@ -151,6 +149,18 @@ class TransactionDb implements Db {
 
   close(): Promise<void> {
     throw new Error("A transaction ends with its work; it is not closed.");
+  }
+}
+
+/** Nothing of what the server ended to let another go on stands, so it is done again. */
+async function repeatVictim<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isRetryable(error) || attempt === MAX_ATTEMPTS) throw error;
+      await sleep(FIRST_BACKOFF_MS * 2 ** attempt * Math.random());
+    }
   }
 }
 
