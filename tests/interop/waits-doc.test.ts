@@ -13,8 +13,9 @@ test("what the page of waits shows is what a mesh does", async () => {
 
   const program = ["--conditions=runmesh-source", "examples/approval/start.ts"];
   const env = { ...process.env, RUNMESH_URL: mesh.url };
-  const { stdout } = await run(process.execPath, program, { cwd: ROOT, env, timeout: 50_000 });
-  await worker.interrupt();
+  const { stdout } = await run(process.execPath, program, { cwd: ROOT, env, timeout: 50_000 }).finally(() =>
+    worker.interrupt(),
+  );
 
   expect(worker.line).toBe("waiting for approvals");
   expect(stdout).toBe("paid T-o-7\n");
