@@ -6,8 +6,8 @@ import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readPageSize } from "@runmesh/platform/page-size";
 import { type Wakeups, waitForWakeup } from "@runmesh/platform/wakeup";
 import type { Db } from "@runmesh/store/db";
-import type { RunFilter } from "@runmesh/store/list-runs";
-import { listRunPage } from "@runmesh/store/run-pages";
+import { listRuns, type RunFilter, type RunKey } from "@runmesh/store/list-runs";
+import { listRunKeyPage } from "@runmesh/store/run-pages";
 import { findRun, type RunRow } from "@runmesh/store/runs";
 import { readFilter } from "./run-filter.ts";
 import { writeRun } from "./run-message.ts";
@@ -19,7 +19,8 @@ interface Deps {
 
 type Message = MessageInitShape<typeof WatchRunsResponseSchema>;
 
-const SNAPSHOT_PART = 100;
+/** Runs that are read, and told of in a snapshot, at a time. */
+const PART = 100;
 const MAX_KNOWN = 1_000;
 const HEARTBEAT_MS = 10_000;
 /** Hints of other processes do not come here, so the runs are looked at this often. */
@@ -47,17 +48,17 @@ export async function* watchRuns(
   const watch = { tenantId, filter: readFilter(request.filter), limit: readPageSize(request.limit) };
   if (request.known.length > MAX_KNOWN) throw invalidField("known", `at most ${MAX_KNOWN} runs are watched`);
   const known = new Map(request.known.map((run) => [run.runId, Number(run.sequence)]));
-  let { rows, tookMs, oldest } = await look(deps.db, watch);
-  const moved = rows.filter((row) => known.get(row.id) !== row.sequence);
-  for (let at = 0; at === 0 || at < moved.length; at += SNAPSHOT_PART) {
-    const part = moved.slice(at, at + SNAPSHOT_PART);
-    const complete = at + SNAPSHOT_PART >= moved.length;
+  let { keys, tookMs, oldest } = await look(deps.db, watch);
+  const moved = keys.filter((key) => known.get(key.id) !== key.sequence);
+  for (let at = 0; at === 0 || at < moved.length; at += PART) {
+    const part = await read(deps.db, watch, moved.slice(at, at + PART));
+    const complete = at + PART >= moved.length;
     yield* taken({ kind: { case: "snapshot", value: { runs: part.map((row) => writeRun(row)), complete } } });
     for (const row of part) known.set(row.id, row.sequence);
   }
   let beatAt = Date.now() + HEARTBEAT_MS;
   while (!signal.aborted) {
-    for await (const change of differences(deps.db, tenantId, { rows, oldest }, known)) {
+    for await (const change of differences(deps.db, watch, { keys, oldest }, known)) {
       yield* taken(change);
       beatAt = Date.now() + HEARTBEAT_MS;
     }
@@ -67,7 +68,7 @@ export async function* watchRuns(
       beatAt = Date.now() + HEARTBEAT_MS;
       yield* taken({ kind: { case: "heartbeat", value: create(HeartbeatSchema, { time: timestampNow() }) } });
     }
-    ({ rows, tookMs, oldest } = await look(deps.db, watch));
+    ({ keys, tookMs, oldest } = await look(deps.db, watch));
   }
 }
 
@@ -78,27 +79,35 @@ interface Watch {
 }
 
 interface Seen {
-  readonly rows: readonly RunRow[];
+  readonly keys: readonly RunKey[];
   /** Older runs are not watched: there are enough newer ones, or as many were looked at as may be. */
   readonly oldest: bigint | undefined;
 }
 
-/** One page, so that a filter that nothing matches costs no more than one that is full. */
+/** One page, so that a filter that nothing matches costs no more than one that is full. Newest first. */
 async function look(db: Db, watch: Watch): Promise<Seen & { tookMs: number }> {
   const from = performance.now();
-  const { rows, next } = await listRunPage(db, { ...watch, after: undefined, newestFirst: true });
-  const oldest = rows.length < watch.limit ? next : rows.at(-1)?.id;
-  return { rows, oldest, tookMs: performance.now() - from };
+  const { rows: keys, next } = await listRunKeyPage(db, { ...watch, after: undefined, newestFirst: true });
+  const oldest = keys.length < watch.limit ? next : keys.at(-1)?.id;
+  return { keys, oldest, tookMs: performance.now() - from };
+}
+
+/** The runs of some keys, newest first; those that left the filter since are left out, as the next look tells. */
+async function read(db: Db, watch: Watch, keys: readonly RunKey[]): Promise<RunRow[]> {
+  if (keys.length === 0) return [];
+  const ids = keys.map((key) => key.id);
+  return listRuns(db, { ...watch, ids, limit: ids.length, after: undefined, newestFirst: true });
 }
 
 /** What the watcher does not know yet, oldest run first; each counts as known when the next is asked for. */
 async function* differences(
   db: Db,
-  tenantId: number,
-  { rows, oldest }: Seen,
+  watch: Watch,
+  { keys, oldest }: Seen,
   known: Map<bigint, number>,
 ): AsyncGenerator<NonNullable<Message["change"]>> {
-  const there = new Set(rows.map((row) => row.id));
+  const { tenantId } = watch;
+  const there = new Set(keys.map((key) => key.id));
   for (const runId of [...known.keys()].filter((id) => !there.has(id))) {
     const row = await findRun(db, { tenantId, runId });
     const isOlder = oldest !== undefined && runId < oldest;
@@ -106,10 +115,12 @@ async function* differences(
     yield { kind: { case: "left", value: { runId, cause, ...(row !== undefined && { run: writeRun(row) }) } } };
     known.delete(runId);
   }
-  for (const row of rows.toReversed()) {
-    if (known.get(row.id) === row.sequence) continue;
-    yield { kind: { case: "run", value: writeRun(row) } };
-    known.set(row.id, row.sequence);
+  const moved = keys.filter((key) => known.get(key.id) !== key.sequence).toReversed();
+  for (let at = 0; at < moved.length; at += PART) {
+    for (const row of (await read(db, watch, moved.slice(at, at + PART))).toReversed()) {
+      yield { kind: { case: "run", value: writeRun(row) } };
+      known.set(row.id, row.sequence);
+    }
   }
 }
 

@@ -1,3 +1,4 @@
+import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 import { FROM_RUN, RUN_COLUMNS, type RunRow } from "./runs.ts";
 import { findWorkflowId } from "./workflows.ts";
@@ -25,8 +26,26 @@ export interface ListRuns {
   readonly newestFirst: boolean;
 }
 
+interface Bounds {
+  readonly end?: bigint | undefined;
+  /** Only these. */
+  readonly ids?: readonly bigint[];
+}
+
 /** Runs by id, which rises with their creation, up to `end`. */
-export async function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined }): Promise<RunRow[]> {
+export const listRuns = (db: Db, p: ListRuns & Bounds): Promise<RunRow[]> => select<RunRow>(db, RUN_COLUMNS, p);
+
+/** A run, and its last move. */
+export interface RunKey {
+  readonly id: bigint;
+  readonly sequence: number;
+}
+
+/** As `listRuns`, for who knows most of them. */
+export const listRunKeys = (db: Db, p: ListRuns & Bounds): Promise<RunKey[]> =>
+  select<RunKey>(db, "run.id, run.sequence", p);
+
+async function select<T>(db: Db, columns: string, p: ListRuns & Bounds): Promise<T[]> {
   const { filter } = p;
   const params: unknown[] = [p.tenantId, p.limit];
   const conditions = ["run.tenant_id = $1"];
@@ -48,10 +67,11 @@ export async function listRuns(db: Db, p: ListRuns & { end?: bigint | undefined 
   if (filter.parentRunId > 0n) add((at) => `run.parent_run_id = ${at}`, filter.parentRunId);
   if (filter.idempotencyKey !== "") add((at) => `run.idempotency_key = ${at}`, filter.idempotencyKey);
   if (p.after !== undefined) add((at) => `run.id ${p.newestFirst ? "<" : ">"} ${at}`, p.after);
+  if (p.ids !== undefined) add((at) => `run.id = ANY (${at}::bigint[])`, int8Array(p.ids));
   if (p.end !== undefined) add((at) => `run.id ${p.newestFirst ? ">=" : "<="} ${at}`, p.end);
-  const text = `SELECT ${RUN_COLUMNS} ${FROM_RUN}
+  const text = `SELECT ${columns} ${FROM_RUN}
   WHERE ${conditions.join("\n    AND ")}
   ORDER BY run.id ${p.newestFirst ? "DESC" : "ASC"}
   LIMIT $2`;
-  return db.rows<RunRow>("", text, params);
+  return db.rows<T>("", text, params);
 }

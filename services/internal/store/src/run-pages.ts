@@ -1,5 +1,5 @@
 import type { Db } from "./db.ts";
-import { type ListRuns, listRuns, OF_WORKFLOW, type RunFilter } from "./list-runs.ts";
+import { type ListRuns, listRunKeys, listRuns, OF_WORKFLOW, type RunFilter, type RunKey } from "./list-runs.ts";
 import type { RunRow } from "./runs.ts";
 import { findWorkflowId } from "./workflows.ts";
 
@@ -10,15 +10,26 @@ import { findWorkflowId } from "./workflows.ts";
  */
 const MAX_LOOKED_AT = 20_000;
 
-export interface RunPage {
-  readonly rows: readonly RunRow[];
+export interface RunPage<T = RunRow> {
+  readonly rows: readonly T[];
   /** Where the next page goes on after; `undefined` when there is none. */
   readonly next: bigint | undefined;
 }
 
-export async function listRunPage(db: Db, p: ListRuns & { maxLookedAt?: number }): Promise<RunPage> {
+type Ask = ListRuns & { readonly maxLookedAt?: number };
+
+export const listRunPage = (db: Db, p: Ask): Promise<RunPage> => listPage(db, p, listRuns);
+
+/** As `listRunPage`, for who knows most of the runs. */
+export const listRunKeyPage = (db: Db, p: Ask): Promise<RunPage<RunKey>> => listPage(db, p, listRunKeys);
+
+async function listPage<T extends RunKey>(
+  db: Db,
+  p: Ask,
+  list: (db: Db, p: ListRuns & { end: bigint | undefined }) => Promise<T[]>,
+): Promise<RunPage<T>> {
   const end = isSifted(p.filter) ? await findEnd(db, p, p.maxLookedAt ?? MAX_LOOKED_AT) : undefined;
-  const rows = await listRuns(db, { ...p, limit: p.limit + 1, end });
+  const rows = await list(db, { ...p, limit: p.limit + 1, end });
   if (rows.length <= p.limit) return { rows, next: end };
   const page = rows.slice(0, p.limit);
   return { rows: page, next: page.at(-1)!.id };
