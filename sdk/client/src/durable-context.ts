@@ -2,7 +2,10 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { OutputOf } from "./define-task.ts";
 import type { Workflow } from "./define-workflow.ts";
 
-/** What is left of a value that was stored as JSON: what has `toJSON` is what that answers. */
+/**
+ * What is left of a value that was stored as JSON: what has `toJSON` is what that answers. Of an error its message is not
+ * left, of a map or set nothing; a bigint or a symbol cannot be stored.
+ */
 export type Stored<T> = unknown extends T
   ? T
   : // biome-ignore lint/suspicious/noConfusingVoidType: what answers nothing is stored as nothing.
@@ -12,7 +15,11 @@ export type Stored<T> = unknown extends T
       ? Stored<J>
       : T extends bigint | symbol | ((...args: never[]) => unknown)
         ? never
-        : { [K in keyof T]: Stored<T[K]> };
+        : T extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
+          ? object
+          : T extends Error
+            ? Stored<Omit<T, keyof Error>>
+            : { [K in keyof T]: Stored<T[K]> };
 
 /** A run that a handler started. */
 export interface ChildRun<O> {

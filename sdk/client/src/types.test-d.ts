@@ -65,6 +65,12 @@ pack.handle(async ({ sku }, ctx) => {
   one satisfies { key: string; at: string; tags: readonly [1, 2]; f: undefined };
   // @ts-expect-error a date is stored as text
   one.at satisfies Date;
+  const odd = await ctx.step("odd", () => ({ error: new TypeError("x"), map: new Map([["a", 1]]), big: 5n }));
+  // @ts-expect-error the message of an error is not stored
+  odd.error.message satisfies unknown;
+  // @ts-expect-error nothing of a map is stored
+  odd.map.size satisfies unknown;
+  odd.big satisfies never;
   (await ctx.waitForSignal("any")) satisfies unknown;
   (await ctx.waitForSignal<{ yes: boolean }>("typed")).yes satisfies boolean;
   const schema = z.object({ yes: z.boolean().default(true) });

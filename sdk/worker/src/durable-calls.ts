@@ -36,7 +36,7 @@ export function createDurableCalls(options: {
 }): CreateHost {
   const { transport } = options;
   const leases = createServiceClient(LeaseService, transport, CALLS);
-  const runs = createServiceClient(RunService, transport, CALLS);
+  const runs = createServiceClient(RunService, transport, { ...CALLS, attempts: 1 });
   const registration = createRegistration(createServiceClient(WorkflowService, transport, CALLS), options.server);
 
   return (attempt) => {

@@ -152,6 +152,23 @@ test("more waits than one request names are asked for in parts, signals and slee
   expect(task.asked[0]).toHaveLength(1_000);
 });
 
+test("a start that the mesh has no room for holds up no other answer", async () => {
+  const task = startTask();
+  task.full = 2;
+
+  const answer = await task.pass(async (ctx) => {
+    const order: string[] = [];
+    const child = ctx.startRun("child").then(() => order.push("child"));
+    await ctx.step("a", () => 1);
+    order.push("a");
+    await child;
+    return order;
+  });
+
+  expect(answer).toEqual(["a", "child"]);
+  expect(task.started).toHaveLength(1);
+});
+
 test("starts of children that are called at once are recorded one after the other", async () => {
   const task = startTask();
   task.startMs = [30, 1, 10];

@@ -11,11 +11,14 @@
  *   5. With the handler it ends: what the handler left behind neither suspends its task nor is recorded.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { MeshError } from "@runmesh/client";
+import { backoffMs, isTransient } from "@runmesh/client/internal";
 import { type Step, type StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
 import type { Wait } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { Answers } from "./answers.ts";
+import { monotonicMs } from "./clock.ts";
 import { CheckFailedError, readFailure } from "./failure.ts";
 import { Recorder } from "./recorder.ts";
 import { type WaitRest, Waits } from "./waits.ts";
@@ -68,6 +71,9 @@ interface Running {
 
 /** The server's limit. Places from it on are of steps that were recorded after a failure that is forgotten since. */
 const MAX_STEPS = 10_000;
+
+/** How long a start is repeated that the mesh has no room for. */
+const REPEAT_MS = 120_000;
 
 const running = new AsyncLocalStorage<Running>();
 
@@ -128,7 +134,7 @@ export class Journal {
     const refused = this.#findMisuse(kind, name);
     if (refused !== undefined) return Promise.reject(refused);
     const call = this.#place(kind, name);
-    const answer = this.#answers.expect(call.position, renew && (() => renew(call)));
+    const answer = this.#answers.expect(call.position, renew && (() => this.#repeat(() => renew(call))));
     void this.#begin(call, live);
     return answer;
   }
@@ -156,7 +162,7 @@ export class Journal {
   async runRecorded(call: Call, work: () => Promise<Step>): Promise<void> {
     this.#running++;
     try {
-      await this.#recorder.perform(async () => [await work()]);
+      await this.#repeat(() => this.#recorder.perform(async () => [await work()]));
     } catch (error) {
       this.#refuse(call, error);
     } finally {
@@ -247,6 +253,21 @@ export class Journal {
     const occurrence = this.#occurrences.get(key) ?? 0;
     this.#occurrences.set(key, occurrence + 1);
     return { position: this.#next++, kind, name, occurrence };
+  }
+
+  /** What has no room now may have it later: meanwhile other answers are recorded. */
+  async #repeat<T>(work: () => Promise<T>): Promise<T> {
+    const until = monotonicMs() + REPEAT_MS;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work();
+      } catch (error) {
+        const isFinal = !(error instanceof MeshError) || !isTransient(error);
+        const waitMs = isFinal ? 0 : backoffMs(attempt, error);
+        if (isFinal || this.#ended !== undefined || monotonicMs() + waitMs > until) throw error;
+        await delay(waitMs);
+      }
+    }
   }
 
   async #begin(call: Call, live: (call: Call) => void): Promise<void> {

@@ -30,6 +30,8 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
     asked: [] as WaitCall[][],
     /** Steps that cannot be recorded: a call that has one is refused. */
     refuses: (_step: Step): boolean => false,
+    /** So many starts of children find no room. */
+    full: 0,
     /** How long each start of a child takes. */
     startMs: [] as number[],
     suspensions: [] as string[][],
@@ -49,6 +51,7 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
         scope: "7/k",
         onSuspended: () => suspended.resolve("suspended"),
         async startChild(call: Call) {
+          if (task.full-- > 0) throw new MeshError("OVERLOADED", "no room", { retryAfterMs: 50 });
           const step = create(StepSchema, { ...call, done: 1, childRunId: ++childId });
           await delay(task.startMs.shift() ?? 0);
           task.started.push(childId);
@@ -89,16 +92,20 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
         .finally(() => durable.journal.close());
       return Promise.race([ended, suspended.promise]);
     },
-    /** As the mesh does with what a failed attempt names. */
-    forget({ steps, from }: Forgotten): void {
-      const left = record.splice(0).filter((step) => !steps.includes(step.position));
-      for (const step of left) {
-        const follows = from > 0 && step.position >= from && step.position < LOOSE;
-        const isKept = step.kind === StepKind.STEP && step.done > 0 && step.error === undefined;
-        if (!follows) record.push(step);
-        else if (isKept) record.push(create(StepSchema, { ...step, position: LOOSE + step.position }));
-      }
+    forget(forgotten: Forgotten): void {
+      record.splice(0, record.length, ...forget(record, forgotten));
     },
   };
   return task;
+}
+
+/** As the mesh does with what a failed attempt names. */
+export function forget(record: readonly Step[], { steps, from }: Forgotten): Step[] {
+  return record.flatMap((step) => {
+    if (steps.includes(step.position)) return [];
+    if (from === 0 || step.position < from || step.position >= LOOSE) return [step];
+    const isKept = step.kind === StepKind.STEP && step.done > 0 && step.error === undefined;
+    const place = record.filter((other) => other.position >= LOOSE).length;
+    return isKept ? [create(StepSchema, { ...step, position: LOOSE + place + step.position })] : [];
+  });
 }
