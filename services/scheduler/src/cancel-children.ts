@@ -42,7 +42,14 @@ export async function cancelChildren(
 
 async function cancelChild(deps: Deps, tenantId: number, parent: bigint, runId: bigint): Promise<void> {
   const { wakeups } = deps;
-  const outcome = await endRun(deps, { tenantId, runId, as: "CANCELLED", principal: `run/${parent}`, onlyStray: true });
+  const outcome = await endRun(deps, {
+    tenantId,
+    runId,
+    as: "CANCELLED",
+    principal: `run/${parent}`,
+    onlyStray: true,
+    skipLocked: true,
+  });
   if (outcome.kind !== "ended" || !outcome.moved) return;
   tellLost(wakeups, outcome.lost);
   for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);

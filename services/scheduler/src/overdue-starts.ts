@@ -12,9 +12,11 @@ import {
   takeOverdueStarts,
 } from "@runmesh/store/overdue-starts";
 import { type LeaseError, settleRun } from "@runmesh/store/settle-run";
+import { Resting } from "./resting.ts";
 import { tellLost } from "./tell-lost.ts";
 
 const BATCH = 500;
+const REST_MS = 2_000;
 
 const OVERDUE: LeaseError = {
   type: MESH_ERROR_TYPES.SCHEDULE_TO_START,
@@ -25,7 +27,8 @@ const OVERDUE: LeaseError = {
 
 /** Ends tasks whose handler no worker started within schedule-to-start, leased or not: DEAD, not retried. */
 export function createOverdueStarts(deps: { db: Db; definitions: DefinitionCache; wakeups: Wakeups; log: Log }): Loop {
-  const { db, definitions, wakeups } = deps;
+  const { db, definitions, wakeups, log } = deps;
+  const resting = new Resting<bigint>();
 
   async function end(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<void> {
     const sessions = new Set<bigint>();
@@ -52,19 +55,31 @@ export function createOverdueStarts(deps: { db: Db; definitions: DefinitionCache
     wakeups.notify("outbox");
   }
 
+  /** Each run on its own: one that cannot be moved holds up no other. */
+  async function endAlone(tenantId: number, runId: bigint, taskIds: readonly bigint[]): Promise<void> {
+    try {
+      await end(tenantId, runId, taskIds);
+    } catch (error) {
+      resting.add(runId, REST_MS);
+      log.error({ tenantId, runId, error }, "tasks that nobody started could not be ended; it will be tried again");
+    }
+  }
+
   return createLoop({
     name: "overdue-starts",
     intervalMs: 500,
-    log: deps.log,
+    log,
     async runOnce(signal) {
       const ready = await listOverdueStarts(db, { limit: BATCH });
       const leased = await listOverdueLeases(db, { limit: BATCH });
       const overdue = [...ready, ...leased];
       const runs = Map.groupBy(overdue, (task) => `${task.tenant_id}/${runIdOf(task.task_id)}`);
+      const asleep = new Set(resting.list());
       for (const tasks of runs.values()) {
         if (signal.aborted) return { again: false };
         const taskIds = tasks.map((task) => task.task_id);
-        await end(tasks[0]!.tenant_id, runIdOf(taskIds[0]!), taskIds);
+        const runId = runIdOf(taskIds[0]!);
+        if (!asleep.has(runId)) await endAlone(tasks[0]!.tenant_id, runId, taskIds);
       }
       return { again: ready.length === BATCH || leased.length === BATCH };
     },

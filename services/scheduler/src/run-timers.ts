@@ -8,10 +8,14 @@ import { endRun } from "@runmesh/store/end-run";
 import { type DueTimer, listDueTimers, TIMER_KINDS } from "@runmesh/store/run-timers";
 import { cancelChildren } from "./cancel-children.ts";
 import { pushOutOlder } from "./push-out.ts";
+import { Resting } from "./resting.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { tellLost } from "./tell-lost.ts";
 
 const BATCH = 200;
+/** A run that another move holds, or that could not be moved, is looked at again then. */
+const BUSY_REST_MS = 500;
+const FAULT_REST_MS = 2_000;
 
 /** Starts runs whose start time has come, ends those whose deadline has, and has children follow their parents. */
 export function createRunTimers(deps: {
@@ -21,36 +25,58 @@ export function createRunTimers(deps: {
   wakeups: Wakeups;
   log: Log;
 }): Loop {
-  const { db, wakeups } = deps;
+  const { db, wakeups, log } = deps;
+  const resting = new Resting<bigint>();
 
-  async function fire(timer: DueTimer, signal: AbortSignal): Promise<void> {
+  /** False where another move holds the run. */
+  async function fire(timer: DueTimer, signal: AbortSignal): Promise<boolean> {
     const { tenant_id: tenantId, run_id: runId, kind, due } = timer;
-    if (kind === TIMER_KINDS.CHILDREN) return cancelChildren(deps, { tenantId, runId, due }, signal);
+    if (kind === TIMER_KINDS.CHILDREN) {
+      await cancelChildren(deps, { tenantId, runId, due }, signal);
+      return true;
+    }
     if (kind === TIMER_KINDS.START) {
-      const { routeIds, pushesOut } = await beginDueRun(deps, { tenantId, runId });
-      for (const route of routeIds) wakeups.notify(`ready:${route}`);
-      if (pushesOut !== undefined) await pushOutOlder(deps, { tenantId, ...pushesOut });
+      const begun = await beginDueRun(deps, { tenantId, runId });
+      if (begun === undefined) return false;
+      for (const route of begun.routeIds) wakeups.notify(`ready:${route}`);
+      if (begun.pushesOut !== undefined) await pushOutOlder(deps, { tenantId, ...begun.pushesOut });
     } else {
-      const outcome = await endRun(deps, { tenantId, runId, as: "TIMED_OUT", principal: "" });
-      if (outcome.kind !== "ended") return;
+      const outcome = await endRun(deps, { tenantId, runId, as: "TIMED_OUT", principal: "", skipLocked: true });
+      if (outcome.kind !== "ended") return false;
       tellLost(wakeups, outcome.lost);
       for (const route of outcome.wokenRoutes) wakeups.notify(`ready:${route}`);
       wakeups.notify(`ended:${runId}`);
     }
     wakeups.notify(`run:${runId}`);
     wakeups.notify("outbox");
+    return true;
+  }
+
+  /** Each run on its own: one that cannot be moved holds up no other, of whichever tenant. */
+  async function fireAlone(timer: DueTimer, signal: AbortSignal): Promise<void> {
+    const { tenant_id: tenantId, run_id: runId, kind } = timer;
+    try {
+      if (!(await fire(timer, signal))) resting.add(runId, BUSY_REST_MS);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      resting.add(runId, FAULT_REST_MS);
+      log.error(
+        { tenantId, runId, kind, error },
+        "a run could not be moved when its time came; it will be tried again",
+      );
+    }
   }
 
   return createLoop({
     name: "run-timers",
     intervalMs: 200,
     wake: wakeOn(wakeups, "children"),
-    log: deps.log,
+    log,
     async runOnce(signal) {
-      const due = await listDueTimers(db, { limit: BATCH });
+      const due = await listDueTimers(db, { limit: BATCH, exceptRunIds: resting.list() });
       for (const timer of due) {
         if (signal.aborted) return { again: false };
-        await fire(timer, signal);
+        await fireAlone(timer, signal);
       }
       return { again: due.length === BATCH };
     },

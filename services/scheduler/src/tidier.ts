@@ -22,7 +22,11 @@ export function createTidier(deps: { db: Db; definitions: DefinitionCache; wakeu
       const runs = await listHalfResumed(db, { limit: RUNS });
       for (const { tenant_id: tenantId, run_id: runId } of runs) {
         if (signal.aborted) return { again: false };
-        for (const route of await releasePaused(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
+        try {
+          for (const route of await releasePaused(deps, { tenantId, runId })) wakeups.notify(`ready:${route}`);
+        } catch (error) {
+          log.error({ tenantId, runId, error }, "a resume could not be gone on with; it will be tried again");
+        }
       }
       const forgotten = await forgetRequests(db, { limit: REQUESTS });
       const audited = await forgetAudit(db, { limit: REQUESTS });

@@ -29,12 +29,12 @@ interface BegunRun {
 
 const NOT_BEGUN: BegunRun = { routeIds: new Set(), pushesOut: undefined };
 
-/** Moves a PENDING run whose start time has come to RUNNING, or into the queue of its limit. */
-export function beginDueRun(deps: Deps, p: { tenantId: number; runId: bigint }): Promise<BegunRun> {
+/** Moves a PENDING run whose start time has come to RUNNING, or into the queue of its limit. Nothing where another holds it. */
+export function beginDueRun(deps: Deps, p: { tenantId: number; runId: bigint }): Promise<BegunRun | undefined> {
   const { tenantId, runId } = p;
   return deps.db.transaction(async (tx) => {
     const run = await lockRun(tx, { ...p, skipLocked: true });
-    if (run === undefined) return NOT_BEGUN;
+    if (run === undefined) return undefined;
     await deleteRunTimer(tx, { ...p, kind: TIMER_KINDS.START });
     if (run.state !== RUN_STATES.PENDING) return NOT_BEGUN;
     const slot = await findRunSlot(tx, p);

@@ -38,6 +38,8 @@ export interface EndRun {
   readonly comment?: string | undefined;
   /** Only as a child that nobody will ask for: one whose parent was opened again stays. */
   readonly onlyStray?: boolean | undefined;
+  /** A run that another move holds is not waited for: it counts as missing. */
+  readonly skipLocked?: boolean | undefined;
 }
 
 export type EndRunOutcome =
@@ -61,7 +63,7 @@ const STATE_NAMES = Object.keys(RUN_STATES) as RunState[];
 export function endRun({ db, definitions }: Deps, p: EndRun): Promise<EndRunOutcome> {
   return db.transaction(async (tx) => {
     const { tenantId, runId } = p;
-    const run = await lockRun(tx, { tenantId, runId });
+    const run = await lockRun(tx, { tenantId, runId, skipLocked: p.skipLocked ?? false });
     if (run === undefined) return { kind: "missing" };
     const state = STATE_NAMES[run.state - 1]!;
     if (isTerminalRun(state)) await deleteRunTimers(tx, { tenantId, runId });

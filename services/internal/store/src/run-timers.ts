@@ -1,3 +1,4 @@
+import { int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
 
 /** What a timer of a run is for. CHILDREN: what it left behind follows it (stray-children.ts). */
@@ -11,16 +12,16 @@ export interface DueTimer {
   due: string;
 }
 
-/** Timers that are due, of every tenant. They are deleted by the move that they cause, under the run's lock. */
-export const listDueTimers = (db: Db, p: { limit: number }) =>
+/** Timers that are due, of every tenant, but of some runs. They are deleted by the move that they cause, under the run's lock. */
+export const listDueTimers = (db: Db, p: { limit: number; exceptRunIds: readonly bigint[] }) =>
   db.rows<DueTimer>(
     "list_due_timers",
     `
   SELECT tenant_id, run_id, kind, due_at::text AS due FROM run_timer
-  WHERE due_at <= clock_timestamp()
+  WHERE due_at <= clock_timestamp() AND run_id <> ALL ($2::bigint[])
   ORDER BY due_at
   LIMIT $1`,
-    [p.limit],
+    [p.limit, int8Array(p.exceptRunIds)],
   );
 
 export const deleteRunTimer = (db: Db, p: { tenantId: number; runId: bigint; kind: number }) =>

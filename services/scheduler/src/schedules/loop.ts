@@ -2,6 +2,7 @@ import { createLoop, type Loop } from "@runmesh/platform/loop";
 import { wakeOn } from "@runmesh/platform/wakeup";
 import { forgetTicks } from "@runmesh/store/schedule-ticks";
 import { listDueSchedules } from "@runmesh/store/schedules";
+import { Resting } from "../resting.ts";
 import type { ScheduleDeps } from "./schedule-deps.ts";
 import { tickSchedule } from "./tick-schedule.ts";
 
@@ -11,19 +12,18 @@ const FORGET_EVERY_MS = 10_000;
 
 /** After a failure a schedule rests: its ticks stay due for as long as their catch-up window. */
 const REST_MS = 2_000;
-const MAX_RESTING = 10_000;
 
 /** Starts what schedules have due, each schedule on its own: one that fails holds up no other. */
 export function createSchedules(deps: ScheduleDeps): Loop {
   const { db, log } = deps;
-  const resting = new Map<bigint, number>();
+  const resting = new Resting<bigint>();
   let forgetAt = 0;
 
   async function tick(tenantId: number, id: bigint): Promise<boolean> {
     try {
       return await tickSchedule(deps, { tenantId, id });
     } catch (error) {
-      if (resting.size < MAX_RESTING) resting.set(id, performance.now() + REST_MS);
+      resting.add(id, REST_MS);
       log.error({ schedule: `${tenantId}/${id}`, error }, "a schedule could not be moved; it will be tried again");
       return false;
     }
@@ -36,8 +36,7 @@ export function createSchedules(deps: ScheduleDeps): Loop {
     log,
     async runOnce(signal) {
       // Left out where they are listed, so that those which fail, however many, do not take the places of others.
-      for (const [id, until] of resting) if (until <= performance.now()) resting.delete(id);
-      const due = await listDueSchedules(db, { limit: BATCH, exceptIds: [...resting.keys()] });
+      const due = await listDueSchedules(db, { limit: BATCH, exceptIds: resting.list() });
       // The ticks stay due: within their catch-up window they start when the outbox has room again.
       if (due.length > 0) await deps.gauge.refuseWhenFull();
       let doneCount = 0;
