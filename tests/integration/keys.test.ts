@@ -294,3 +294,30 @@ test("a key that is narrowed by scopes makes and rotates none that does more", a
   await narrow.createApiKey({ name: "reader", roles: [Role.ADMIN], scopes: ["run:read", "tenant:read"] });
   await narrow.rotateApiKey({ id: made.key!.id });
 });
+
+test("a tenant has at most 10,000 keys, and those revoked long ago go when another is made", async () => {
+  const tenant = await mesh.tenant("many-keys");
+  const of = "(SELECT id FROM tenant WHERE name = 'many-keys')";
+  const fill = (from: number, to: number, revoked: string) =>
+    mesh.db.rows(
+      "",
+      `INSERT INTO api_key (tenant_id, id, name, roles, scopes, revoked_at)
+      SELECT ${of}, lpad(to_hex(n), 16, '0'), 'key-' || n, '{viewer}', '{}', ${revoked} FROM generate_series($1::int, $2::int) AS n`,
+      [from, to],
+    );
+  await fill(1, 50, "clock_timestamp() - interval '401 days'");
+  await fill(51, 100, "clock_timestamp() - interval '399 days'");
+  // With the key of its admin, one less than there may be.
+  await fill(101, 10_098, "NULL");
+
+  await tenant.tenants.createApiKey({ name: "the-last", roles: [Role.VIEWER] });
+  const over = tenant.tenants.createApiKey({ name: "one-more", roles: [Role.VIEWER] });
+  await expect(over).rejects.toMatchObject({ reason: "TOO_LARGE" });
+  const { revoked } = await mesh.db.one<{ revoked: number }>(
+    "",
+    `SELECT count(*)::int AS revoked FROM api_key WHERE tenant_id = ${of} AND revoked_at IS NOT NULL`,
+    [],
+  );
+
+  expect(revoked).toBe(50);
+});

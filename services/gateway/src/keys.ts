@@ -4,7 +4,9 @@ import type { Role } from "@runmesh/platform/principal";
 import { isWithin } from "@runmesh/platform/scopes";
 import {
   type ApiKeyRow,
+  countApiKeys,
   endApiKeySecrets,
+  forgetRevokedKeys,
   insertApiKey,
   insertApiKeySecret,
   lockApiKey,
@@ -15,6 +17,10 @@ import type { Db } from "@runmesh/store/db";
 
 /** Secrets of a key that work at once: the newest, and those before it whose overlap is not over. */
 const MAX_SECRETS = 5;
+/** Keys of a tenant that are not revoked. */
+const MAX_KEYS = 10_000;
+/** Keys whose time is over go when others are made. */
+const FORGOTTEN_AT_ONCE = 100;
 
 /** Who moves a key. */
 export interface KeyMover {
@@ -47,7 +53,10 @@ export class Keys {
     this.#secret = secret;
   }
 
-  /** Throws ALREADY_EXISTS, and FORBIDDEN beyond the mover's scopes. `check` may refuse, in the same transaction. */
+  /**
+   * Throws ALREADY_EXISTS, TOO_LARGE beyond the keys that a tenant may have, and FORBIDDEN beyond the mover's scopes.
+   * `check` may refuse, in the same transaction.
+   */
   async create(
     tenantId: number,
     wanted: KeyWanted,
@@ -60,6 +69,10 @@ export class Keys {
     const hash = hashApiKey(text, await this.#secret());
     const row = await this.#db.transaction(async (tx) => {
       await check(tx);
+      await forgetRevokedKeys(tx, { tenantId, limit: FORGOTTEN_AT_ONCE });
+      if ((await countApiKeys(tx, { tenantId, limit: MAX_KEYS })) >= MAX_KEYS) {
+        throw new MeshError("TOO_LARGE", `a tenant has at most ${MAX_KEYS} keys: revoke what is not used`);
+      }
       const inserted = await insertApiKey(tx, { tenantId, id: text.id, ...wanted });
       if (inserted === undefined) throw new MeshError("ALREADY_EXISTS", `a key named ${wanted.name} is there`);
       await insertApiKeySecret(tx, { tenantId, id: text.id, hash });

@@ -20,6 +20,7 @@ import { forward } from "./forward.ts";
 import { KeyAuthenticator } from "./key-authenticator.ts";
 import { Keys } from "./keys.ts";
 import { limitRequests } from "./limit-requests.ts";
+import { limitWatches } from "./limit-watches.ts";
 import { localAdmin } from "./local-admin.ts";
 import { openMeshSecret } from "./mesh-secret.ts";
 import { Quotas, type Rates } from "./quotas.ts";
@@ -86,6 +87,7 @@ export function createGateway(options: GatewayOptions): Server {
       errorInterceptor({ log }),
       authenticate(authenticators),
       limitRequests({ quotas, buckets: new MemoryTokenBuckets() }),
+      limitWatches(),
       auditRefusals({ db, log }),
       authorize(),
     ],

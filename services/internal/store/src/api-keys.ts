@@ -35,6 +35,34 @@ export const insertApiKey = (db: Db, p: NewApiKey) =>
     [p.tenantId, p.id, p.name, p.roles, p.scopes, p.expiresAt],
   );
 
+/** Keys of the tenant that are not revoked, counted up to `limit`. */
+export const countApiKeys = async (db: Db, p: { tenantId: number; limit: number }): Promise<number> =>
+  (
+    await db.one<{ count: number }>(
+      "count_api_keys",
+      `
+  SELECT count(*)::int AS count
+  FROM (SELECT FROM api_key WHERE tenant_id = $1 AND revoked_at IS NULL LIMIT $2) AS counted`,
+      [p.tenantId, p.limit],
+    )
+  ).count;
+
+/** Forgets keys of the tenant that were revoked over 400 days ago, as the audit forgets who did it. */
+export const forgetRevokedKeys = (db: Db, p: { tenantId: number; limit: number }) =>
+  db.rows<{ id: string }>(
+    "forget_revoked_keys",
+    `
+  DELETE FROM api_key
+  WHERE tenant_id = $1 AND id = ANY (ARRAY(
+    SELECT id FROM api_key
+    WHERE tenant_id = $1 AND revoked_at < clock_timestamp() - interval '400 days'
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+  ))
+  RETURNING id`,
+    [p.tenantId, p.limit],
+  );
+
 /** Newest first, after the key `beforeId`; from the first where that is empty. */
 export const listApiKeys = (db: Db, p: { tenantId: number; beforeId: string; limit: number }) =>
   db.rows<ApiKeyRow>(

@@ -469,7 +469,7 @@ export declare const TenantService: GenService<{
   },
   /**
    * The secret is in the answer and nowhere else. A repeat answers ALREADY_EXISTS, since the name is taken by then:
-   * revoke that key, or rotate it.
+   * revoke that key, or rotate it. At most 10,000 of a tenant that are not revoked, then TOO_LARGE.
    *
    * @generated from rpc runmesh.tenant.v1.TenantService.CreateApiKey
    */
@@ -479,7 +479,7 @@ export declare const TenantService: GenService<{
     output: typeof CreateApiKeyResponseSchema;
   },
   /**
-   * Newest first, revoked ones included.
+   * Newest first, revoked ones included for 400 days.
    *
    * @generated from rpc runmesh.tenant.v1.TenantService.ListApiKeys
    */
