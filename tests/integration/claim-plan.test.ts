@@ -20,20 +20,24 @@ interface PlanNode {
   readonly Plans?: readonly PlanNode[];
 }
 
-const complete = (hasDependents: boolean, mayWait: boolean) => (db: Db) => {
-  const dependents = hasDependents ? [{ taskId: 2n, routeId: 1, rank: 0 }] : [];
-  const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents };
-  return completeLeases(db, { tenantId: 1, completions: [completion], mayWait });
-};
+const complete =
+  (hasDependents: boolean, mayWait: boolean, taskIds = [1n]) =>
+  (db: Db) => {
+    const dependents = hasDependents ? [{ taskId: 9n, routeId: 1, rank: 0 }] : [];
+    const completions = taskIds.map((taskId) => ({ taskId, fence: 1n, sessionId: 1n, output: undefined, dependents }));
+    return completeLeases(db, { tenantId: 1, completions, mayWait });
+  };
 const completeWithLimits =
-  (hasDependents: boolean, sharesLimit: boolean, runLimit: number, hasSlots = true) =>
+  (hasDependents: boolean, sharesLimit: boolean, runLimit: number, hasSlots = true, taskIds = [1n]) =>
   (db: Db) => {
     const limits = { key: "k", slotLimit: 1, runLimit };
-    const dependents = hasDependents ? [{ taskId: 2n, routeId: 1, rank: 0, limits }] : [];
-    const completion = { taskId: 1n, fence: 1n, sessionId: 1n, output: undefined, dependents, sharesLimit, hasSlots };
+    const dependents = hasDependents ? [{ taskId: 9n, routeId: 1, rank: 0, limits }] : [];
+    const completion = { fence: 1n, sessionId: 1n, output: undefined, dependents, sharesLimit, hasSlots };
     const deps = { hot: db, definitions: undefined as never };
-    return completeLimited(deps, { tenantId: 1, completions: [completion], mayWait: false });
+    const completions = taskIds.map((taskId) => ({ taskId, ...completion }));
+    return completeLimited(deps, { tenantId: 1, completions, mayWait: false });
   };
+const TWO_OF_A_RUN = [1n, 2n];
 const session = { tenantId: 1, sessionId: 1n };
 
 /** Every statement that runs as often as tasks do. */
@@ -44,6 +48,9 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete, waiting": complete(false, true),
   "complete with dependents": complete(true, false),
   "complete with dependents, waiting": complete(true, true),
+  "complete several of a run": complete(false, false, TWO_OF_A_RUN),
+  "complete several of a run, waiting": complete(false, true, TWO_OF_A_RUN),
+  "complete several of a run with dependents": complete(true, false, TWO_OF_A_RUN),
   "complete under limits": completeWithLimits(false, false, 0),
   "complete under limits with dependents": completeWithLimits(true, false, 0),
   "complete under limits with dependents of two limits": completeWithLimits(true, false, 1),
@@ -51,6 +58,7 @@ const STATEMENTS: Readonly<Record<string, (db: Db) => Promise<unknown>>> = {
   "complete under limits of tasks and runs with dependents": completeWithLimits(true, true, 0),
   "complete under limits of runs": completeWithLimits(false, true, 0, false),
   "complete under limits of runs with dependents": completeWithLimits(true, true, 0, false),
+  "complete several of a run under limits": completeWithLimits(true, true, 1, true, TWO_OF_A_RUN),
   renew: (db) => renewLeases(db, { ...session, leases: [], leaseMs: 1 }),
   "list a session's leases": (db) => listSessionLeases(db, { ...session, youngMs: 1 }),
   release: (db) => releaseLeases(db, { ...session, leases: [] }),

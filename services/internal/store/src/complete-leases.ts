@@ -1,6 +1,6 @@
 import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
-import { MAX_PACK } from "./outbox-packs.ts";
+import { packEvents } from "./outbox-packs.ts";
 
 /**
  * The hot end of a task: success. Invariants:
@@ -11,6 +11,7 @@ import { MAX_PACK } from "./outbox-packs.ts";
  *   3. Attempt, counters, dependents, sequence and events commit together (G2), and a run's sequence has no gap (G3).
  *   4. Run locks are taken with SKIP LOCKED where `mayWait` is false: one slow cancel holds up nobody else.
  *   5. No two CTEs are joined and rows are reached by = ANY(array), so that the plan cannot flip on small tables.
+ * Most batches have one item of each run: these have a text of their own, which counts nothing.
  */
 export interface Completion {
   readonly taskId: bigint;
@@ -41,10 +42,15 @@ export async function completeLeases(
   db: Db,
   p: { tenantId: number; completions: readonly Completion[]; mayWait: boolean },
 ): Promise<CompletionOutcome> {
-  const { params, dependents } = packCompletions(p.tenantId, p.completions);
+  const { params, dependents, oneEach } = packCompletions(p.tenantId, p.completions);
   const hasDependents = dependents.length > 0;
-  const name = `complete_leases${hasDependents ? "_dependents" : ""}${p.mayWait ? "_wait" : ""}`;
-  const row = await db.one<OutcomeRow>(name, completeText(hasDependents, p.mayWait), params);
+  const parts = [hasDependents ? "_dependents" : "", oneEach ? "_one_each" : "", p.mayWait ? "_wait" : ""];
+  const name = `complete_leases${parts.join("")}`;
+  const row = await db.one<OutcomeRow>(
+    name,
+    completeText(name, { hasDependents, oneEach, mayWait: p.mayWait }),
+    params,
+  );
   return readOutcome(row);
 }
 
@@ -63,18 +69,17 @@ export const readOutcome = (row: OutcomeRow): CompletionOutcome => ({
 export const readIds = (array: string | null): bigint[] =>
   array === null || array === "{}" ? [] : array.slice(1, -1).split(",").map(BigInt);
 
-/** The statement's parameters, $1 to $11 and, where there are dependents, to $17; these, distinct and in ascending order. */
+/**
+ * The statement's parameters, $1 to $11 and, where there are dependents, to $17; these, distinct and in ascending order;
+ * whether every item is of another run.
+ */
 export function packCompletions(
   tenantId: number,
   completions: readonly Completion[],
-): { params: unknown[]; dependents: readonly Dependent[] } {
-  const runIds: bigint[] = [];
-  const runIndex: number[] = [];
-  for (const { taskId } of completions) {
-    const runId = taskId >> 20n;
-    if (runIds.at(-1) !== runId) runIds.push(runId);
-    runIndex.push(runIds.length);
-  }
+): { params: unknown[]; dependents: readonly Dependent[]; oneEach: boolean } {
+  const runIdOfEach = completions.map(({ taskId }) => taskId >> 20n);
+  const runIds = runIdOfEach.filter((runId, i) => runId !== runIdOfEach[i - 1]);
+  const oneEach = runIds.length === completions.length;
   const outputs = packOutputs(completions);
   const params: unknown[] = [
     tenantId,
@@ -82,17 +87,17 @@ export function packCompletions(
     int8Array(completions.map((completion) => completion.fence)),
     int8Array(completions.map((completion) => completion.sessionId)),
     int8Array(runIds),
-    int4Array(runIndex),
+    int4Array(packEvents(runIdOfEach)),
     outputs.bytes,
     int4Array(outputs.offsets),
     int4Array(outputs.sizes),
     runIds[0],
     runIds.at(-1),
   ];
-  if (!completions.some((completion) => completion.dependents.length > 0)) return { params, dependents: [] };
+  if (!completions.some((completion) => completion.dependents.length > 0)) return { params, dependents: [], oneEach };
   const { arrays, dependents } = packDependents(completions);
   params.push(...arrays);
-  return { params, dependents };
+  return { params, dependents, oneEach };
 }
 
 function packOutputs(completions: readonly Completion[]) {
@@ -136,6 +141,8 @@ function packDependents(completions: readonly Completion[]) {
 }
 
 interface Completing {
+  /** Every item is of another run. */
+  readonly oneEach: boolean;
   readonly mayWait: boolean;
   /** CTEs before any lease ends, and the condition on which one does. */
   readonly looking?: string;
@@ -146,11 +153,12 @@ interface Completing {
 
 const texts = new Map<string, string>();
 
-function completeText(hasDependents: boolean, mayWait: boolean): string {
-  const key = `${hasDependents}/${mayWait}`;
+function completeText(key: string, p: { hasDependents: boolean; oneEach: boolean; mayWait: boolean }): string {
+  const { hasDependents, oneEach, mayWait } = p;
   let text = texts.get(key);
   if (text === undefined) {
     text = writeCompletion({
+      oneEach,
       mayWait,
       placing: hasDependents ? `${UNBLOCK}, woken AS (${READY_UNBLOCKED}),` : "",
       answers: hasDependents ? WOKEN_ROUTES : "NULL::text AS woken_routes",
@@ -190,25 +198,58 @@ export const READY_UNBLOCKED = `
     WHERE pending = 0 AND state = 0
     RETURNING route_id`;
 
+/** Where every item is of another run; read where it is used, as it is cheap. */
+const DONE_ALONE = `
+  done AS NOT MATERIALIZED (
+    SELECT task_id, run_id, fence, session_id, attempt, leased_at, started_at, progress, place, 1 AS rank_in_run,
+      ((SELECT sequences FROM runs))[run_place] AS sequence,
+      ((SELECT definition_ids FROM runs))[run_place] AS definition_id,
+      CASE WHEN ((SELECT open_counts FROM runs))[run_place] > 1 THEN 0::smallint ELSE ((SELECT ends FROM runs))[run_place]
+      END AS ends_as
+    FROM ended
+  )`;
+
+/** The last item of a run has the run's end with it. */
+const DONE = `
+  ranked AS (
+    SELECT task_id, run_id, fence, session_id, attempt, leased_at, started_at, progress, place, run_place,
+      (row_number() OVER (PARTITION BY run_id ORDER BY task_id))::int AS rank_in_run,
+      (count(*) OVER (PARTITION BY run_id))::int AS done_count
+    FROM ended
+  ), done AS MATERIALIZED (
+    SELECT task_id, run_id, fence, session_id, attempt, leased_at, started_at, progress, place, rank_in_run, done_count,
+      ((SELECT sequences FROM runs))[run_place] AS sequence,
+      ((SELECT definition_ids FROM runs))[run_place] AS definition_id,
+      CASE WHEN rank_in_run < done_count OR ((SELECT open_counts FROM runs))[run_place] > done_count THEN 0::smallint
+        ELSE ((SELECT ends FROM runs))[run_place] END AS ends_as
+    FROM ranked
+  ), counted AS MATERIALIZED (
+    SELECT array_agg(run_id ORDER BY run_id) AS run_ids, array_agg(done_count ORDER BY run_id) AS counts
+    FROM done
+    WHERE rank_in_run = done_count
+  )`;
+
+const DONE_COUNT = "((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))]";
+
 /**
  * The statement. `placing` are CTEs that follow from `done`, the items that count; `answers` are columns that tell of
- * them. `place` is an item's place in the arrays, found by binary search of its task id.
+ * them. `place` is an item's place in the arrays, found by binary search of its task id, `run_place` that of its run among
+ * those that could be locked.
  */
-export const writeCompletion = ({ mayWait, looking = "", onlyIf = "", placing, answers }: Completing): string => `
+export const writeCompletion = (p: Completing): string => {
+  const { oneEach, mayWait, looking = "", onlyIf = "", placing, answers } = p;
+  const count = oneEach ? "1" : DONE_COUNT;
+  return `
   WITH locked AS MATERIALIZED (
-    SELECT coalesce(run.sequence, -1) AS sequence, coalesce(run.open_count, -1) AS open_count,
-      coalesce(run.failing_count, 0) AS failing_count, coalesce(run.definition_id, 0) AS definition_id
-    FROM unnest($5::bigint[]) WITH ORDINALITY AS named (run_id, n)
-    LEFT JOIN LATERAL (
-      SELECT sequence, open_count, failing_count, definition_id FROM run
-      WHERE tenant_id = $1 AND id = named.run_id AND state = 2
-        AND (parent_task_id IS NULL OR open_count > cardinality($2::bigint[]))
-      FOR NO KEY UPDATE${mayWait ? "" : " SKIP LOCKED"}
-      OFFSET 0
-    ) AS run ON true
+    SELECT id, sequence, open_count, (CASE WHEN failing_count > 0 THEN 6 ELSE 5 END)::smallint AS ends_as, definition_id
+    FROM run
+    WHERE tenant_id = $1 AND id = ANY ($5::bigint[]) AND id >= $10::bigint AND id <= $11::bigint
+      AND state = 2 AND (parent_task_id IS NULL OR open_count > cardinality($2::bigint[]))
+    ORDER BY id
+    FOR NO KEY UPDATE${mayWait ? "" : " SKIP LOCKED"}
   ), runs AS MATERIALIZED (
-    SELECT array_agg(sequence) AS sequences, array_agg(open_count) AS open_counts,
-      array_agg(failing_count) AS failing_counts, array_agg(definition_id) AS definition_ids
+    SELECT array_agg(id) AS ids, array_agg(sequence) AS sequences, array_agg(open_count) AS open_counts,
+      array_agg(ends_as) AS ends, array_agg(definition_id) AS definition_ids
     FROM locked
   ),${looking} ended AS (
     DELETE FROM lease
@@ -216,32 +257,11 @@ export const writeCompletion = ({ mayWait, looking = "", onlyIf = "", placing, a
       AND fence = ($3::bigint[])[width_bucket(task_id, $2::bigint[])]
       AND session_id = ($4::bigint[])[width_bucket(task_id, $2::bigint[])]
       AND expires_at > clock_timestamp()
-      AND ((SELECT sequences FROM runs))[($6::int[])[width_bucket(task_id, $2::bigint[])]] >= 0${onlyIf}
-    RETURNING task_id, fence, session_id, attempt, leased_at, started_at, progress,
-      width_bucket(task_id, $2::bigint[]) AS place
-  ), ranked AS (
-    SELECT task_id, task_id >> 20 AS run_id, fence, session_id, attempt, leased_at,
-      coalesce(started_at, leased_at) AS started_at, progress, place,
-      ((SELECT sequences FROM runs))[($6::int[])[place]] AS sequence,
-      ((SELECT open_counts FROM runs))[($6::int[])[place]] AS open_count,
-      ((SELECT failing_counts FROM runs))[($6::int[])[place]] AS failing_count,
-      ((SELECT definition_ids FROM runs))[($6::int[])[place]] AS definition_id,
-      (row_number() OVER by_run)::int AS rank_in_run,
-      (count(*) OVER (PARTITION BY task_id >> 20))::int AS done_count
-    FROM ended
-    WINDOW by_run AS (PARTITION BY task_id >> 20 ORDER BY task_id)
-  ), done AS MATERIALIZED (
-    SELECT task_id, run_id, fence, session_id, attempt, leased_at, started_at, progress, place, sequence, definition_id,
-      rank_in_run, done_count,
-      (CASE
-        WHEN rank_in_run < done_count OR open_count > done_count THEN 0
-        WHEN failing_count > 0 THEN 6 ELSE 5 END)::smallint AS ends_as
-    FROM ranked
-  ), counted AS MATERIALIZED (
-    SELECT array_agg(run_id ORDER BY run_id) AS run_ids, array_agg(done_count ORDER BY run_id) AS counts
-    FROM done
-    WHERE rank_in_run = done_count
-  ), attempts AS (
+      AND ((SELECT ids FROM runs))[width_bucket(task_id >> 20, (SELECT ids FROM runs))] = task_id >> 20${onlyIf}
+    RETURNING task_id, task_id >> 20 AS run_id, fence, session_id, attempt, leased_at,
+      coalesce(started_at, leased_at) AS started_at, progress, width_bucket(task_id, $2::bigint[]) AS place,
+      width_bucket(task_id >> 20, (SELECT ids FROM runs)) AS run_place
+  ),${oneEach ? DONE_ALONE : DONE}, attempts AS (
     INSERT INTO attempt (tenant_id, task_id, fence, number, session_id, leased_at, started_at, ended_at, outcome,
       sequence, event_type, output, progress)
     SELECT $1, task_id, fence, attempt, session_id, leased_at, started_at, clock_timestamp(), 1,
@@ -251,36 +271,27 @@ export const writeCompletion = ({ mayWait, looking = "", onlyIf = "", placing, a
     FROM done
   ),${placing} moved AS (
     UPDATE run
-    SET open_count = open_count - ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))],
-      sequence = sequence + ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))]
-        + (open_count = ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))])::int,
-      state = CASE
-        WHEN open_count <> ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))] THEN state
-        WHEN failing_count > 0 THEN 5 ELSE 4 END,
-      finished_at = CASE
-        WHEN open_count = ((SELECT counts FROM counted))[width_bucket(id, (SELECT run_ids FROM counted))]
-        THEN clock_timestamp() END
-    WHERE tenant_id = $1 AND id = ANY ((SELECT run_ids FROM counted)::bigint[])
+    SET open_count = open_count - ${count},
+      sequence = sequence + ${count} + (open_count = ${count})::int,
+      state = CASE WHEN open_count <> ${count} THEN state WHEN failing_count > 0 THEN 5 ELSE 4 END,
+      finished_at = CASE WHEN open_count = ${count} THEN clock_timestamp() END
+    WHERE tenant_id = $1 AND id = ANY (${oneEach ? "ARRAY(SELECT run_id FROM done)" : "(SELECT run_ids FROM counted)::bigint[]"})
       AND id >= $10::bigint AND id <= $11::bigint
   ), events AS (
     INSERT INTO outbox (lane_group, tenant_id, size, run_ids, definition_ids, sequences, types, ends, task_ids, attempts,
       fences, session_ids, leased_ats, started_ats, outcomes)
-    SELECT lane_group, $1, count(*) + count(*) FILTER (WHERE ends_as > 0),
+    SELECT min(run_id & 15)::smallint, $1, count(*) + count(*) FILTER (WHERE ends_as > 0),
       array_agg(run_id ORDER BY task_id), array_agg(definition_id ORDER BY task_id),
-      array_agg(sequence + rank_in_run ORDER BY task_id), array_agg(20::smallint ORDER BY task_id),
+      array_agg(sequence + rank_in_run ORDER BY task_id), array_fill(20::smallint, ARRAY[count(*)::int]),
       array_agg(ends_as ORDER BY task_id), array_agg(task_id ORDER BY task_id), array_agg(attempt ORDER BY task_id),
       array_agg(fence ORDER BY task_id), array_agg(session_id ORDER BY task_id), array_agg(leased_at ORDER BY task_id),
-      array_agg(started_at ORDER BY task_id), array_agg(1::smallint ORDER BY task_id)
-    FROM (
-      SELECT task_id, run_id, definition_id, sequence, rank_in_run, ends_as, attempt, fence, session_id, leased_at,
-        started_at, (run_id & 15)::smallint AS lane_group,
-        (row_number() OVER (PARTITION BY run_id & 15 ORDER BY task_id) - 1) / ${MAX_PACK} AS pack
-      FROM done
-    ) AS event
-    GROUP BY lane_group, pack
-    ORDER BY lane_group, pack
+      array_agg(started_at ORDER BY task_id), array_fill(1::smallint, ARRAY[count(*)::int])
+    FROM done
+    GROUP BY ($6::int[])[place]
+    ORDER BY ($6::int[])[place]
   )
   SELECT array_agg(task_id)::text AS accepted,
     (array_agg(run_id) FILTER (WHERE ends_as > 0))::text AS ended_runs,
     ${answers}
   FROM done`;
+};

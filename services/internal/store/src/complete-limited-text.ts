@@ -19,6 +19,7 @@ interface Variant {
   readonly hasDependents: boolean;
   readonly hasSlots: boolean;
   readonly sharesLimits: boolean;
+  readonly oneEach: boolean;
   readonly mayWait: boolean;
 }
 
@@ -84,8 +85,8 @@ const IS_NOT_BUSY = `
 const texts = new Map<string, string>();
 
 export function completeLimitedStatement(variant: Variant): { readonly name: string; readonly text: string } {
-  const { form, hasDependents, hasSlots, sharesLimits, mayWait } = variant;
-  const parts = { next: hasDependents, slots: hasSlots, runs: sharesLimits, wait: mayWait };
+  const { form, hasDependents, hasSlots, sharesLimits, oneEach, mayWait } = variant;
+  const parts = { next: hasDependents, slots: hasSlots, runs: sharesLimits, one_each: oneEach, wait: mayWait };
   const name = ["complete", form, ...Object.entries(parts).flatMap(([part, is]) => (is ? [part] : []))].join("_");
   let text = texts.get(name);
   if (text === undefined) {
@@ -96,9 +97,10 @@ export function completeLimitedStatement(variant: Variant): { readonly name: str
 }
 
 function writeText(variant: Variant): string {
-  const { form, hasDependents, mayWait } = variant;
+  const { form, hasDependents, oneEach, mayWait } = variant;
   const isAlone = form === "alone";
   return writeCompletion({
+    oneEach,
     mayWait,
     ...(isAlone && { looking: busy(variant), onlyIf: IS_NOT_BUSY }),
     placing: placing(variant),

@@ -95,13 +95,13 @@ function completeInTransaction(deps: CompleteDeps, p: Completing): Promise<Compl
 }
 
 async function sendCompletions(db: Db, p: Completing, form: Form) {
-  const { params, dependents: packed } = packCompletions(p.tenantId, p.completions);
+  const { params, dependents: packed, oneEach } = packCompletions(p.tenantId, p.completions);
   const dependents = packed as readonly LimitedDependent[];
   const hasDependents = dependents.length > 0;
   const hasSlots = p.completions.some((completion) => completion.hasSlots);
   if (hasDependents && hasSlots) params.push(...packLimits(dependents));
   const sharesLimits = p.completions.some((completion) => completion.sharesLimit);
-  const variant = { form, hasDependents, hasSlots, sharesLimits, mayWait: p.mayWait };
+  const variant = { form, hasDependents, hasSlots, sharesLimits, oneEach, mayWait: p.mayWait };
   const { name, text } = completeLimitedStatement(variant);
   const row = await db.one<LimitedRow>(name, text, params);
   return { row, dependents };

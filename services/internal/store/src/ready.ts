@@ -1,4 +1,5 @@
 import { int4Array } from "./binary-parameters.ts";
+import { readIds } from "./complete-leases.ts";
 import type { Db } from "./db.ts";
 
 /** A lease just taken, with what the mesh must know to hand it out. */
@@ -17,9 +18,17 @@ export interface ClaimedLease {
 }
 
 interface ClaimRow {
-  leases: string | null;
-  inputs: Buffer | null;
   candidates: number;
+  task_ids: string | null;
+  fences: string;
+  attempts: string;
+  route_ids: string;
+  expires_at_ms: number;
+  run_ids: string;
+  definition_ids: string;
+  input_sizes: string;
+  inputs: Buffer | null;
+  traceparents: string;
 }
 
 /**
@@ -54,29 +63,43 @@ export async function claimReady(
   return { leases, contended: leases.length < Math.min(row.candidates, p.limit) };
 }
 
-type Packed = [string, string, number, number, string, number, number, string | null];
-
 function readClaim(row: ClaimRow): ClaimedLease[] {
-  if (row.leases === null) return [];
-  const packed = JSON.parse(row.leases) as Packed[];
-  let at = 0;
-  return packed.map(([taskId, fence, attempt, routeId, definitionId, expiresAtMs, inputSize, traceparent]) => {
-    const isHere = inputSize >= 0 && inputSize <= 1024;
-    const input = isHere ? row.inputs!.subarray(at, at + inputSize) : undefined;
-    if (isHere) at += inputSize;
-    return {
-      taskId: BigInt(taskId),
-      fence: BigInt(fence),
-      attempt,
-      routeId,
-      definitionId: BigInt(definitionId),
-      input,
-      hasInput: inputSize >= 0,
-      expiresAtMs,
-      traceparent,
-    };
-  });
+  if (row.task_ids === null) return [];
+  const runs = readRuns(row);
+  const fences = readIds(row.fences);
+  const attempts = readNumbers(row.attempts);
+  const routeIds = readNumbers(row.route_ids);
+  return readIds(row.task_ids).map((taskId, i) => ({
+    taskId,
+    fence: fences[i]!,
+    attempt: attempts[i]!,
+    routeId: routeIds[i]!,
+    expiresAtMs: row.expires_at_ms,
+    ...runs.get(taskId >> 20n)!,
+  }));
 }
+
+/** What the leases of a run have in common. */
+function readRuns(row: ClaimRow) {
+  const definitionIds = readIds(row.definition_ids);
+  const sizes = readNumbers(row.input_sizes);
+  const traceparents = row.traceparents.split(",");
+  let at = 0;
+  return new Map(
+    readIds(row.run_ids).map((runId, i) => {
+      const size = sizes[i]!;
+      const isHere = size >= 0 && size <= 1024;
+      const input = isHere ? row.inputs!.subarray(at, at + size) : undefined;
+      if (isHere) at += size;
+      return [
+        runId,
+        { definitionId: definitionIds[i]!, input, hasInput: size >= 0, traceparent: traceparents[i] || null },
+      ];
+    }),
+  );
+}
+
+const readNumbers = (array: string): number[] => array.slice(1, -1).split(",").map(Number);
 
 const CLAIM_READY = `
   WITH candidate AS MATERIALIZED (
@@ -100,27 +123,33 @@ const CLAIM_READY = `
       FOR UPDATE SKIP LOCKED
     ))
     RETURNING task_id, route_id, rank, attempt, failures, losses, ready_at
+  ), clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
   ), leased AS (
     INSERT INTO lease (tenant_id, task_id, fence, session_id, route_id, rank, attempt, failures, losses, ready_at,
       leased_at, expires_at, acquire_id)
-    SELECT $1, task_id, nextval('fence'), $2, route_id, rank, attempt + 1, failures, losses, ready_at, clock_timestamp(),
-      clock_timestamp() + $6::int * interval '1 ms', $7::uuid
+    SELECT $1, task_id, nextval('fence'), $2, route_id, rank, attempt + 1, failures, losses, ready_at,
+      (SELECT now FROM clock), (SELECT now + $6::int * interval '1 ms' FROM clock), $7::uuid
     FROM (SELECT task_id, route_id, rank, attempt, failures, losses, ready_at FROM taken ORDER BY rank, ready_at) AS taken
     RETURNING task_id, fence, attempt, route_id, expires_at
+  ), given AS MATERIALIZED (
+    SELECT array_agg(task_id)::text AS task_ids, array_agg(fence)::text AS fences, array_agg(attempt)::text AS attempts,
+      array_agg(route_id)::text AS route_ids, floor(date_part('epoch', min(expires_at)) * 1000) AS expires_at_ms,
+      array_agg(task_id >> 20) AS run_ids, min(task_id) >> 20 AS first_run_id, max(task_id) >> 20 AS last_run_id
+    FROM leased
+  ), runs AS (
+    SELECT array_agg(id)::text AS run_ids, array_agg(definition_id)::text AS definition_ids,
+      array_agg(coalesce(octet_length(input), -1))::text AS input_sizes,
+      string_agg(CASE WHEN octet_length(input) <= 1024 THEN input END, ''::bytea) AS inputs,
+      string_agg(coalesce(traceparent, ''), ',') AS traceparents
+    FROM run
+    WHERE tenant_id = $1 AND id = ANY ((SELECT run_ids FROM given)::bigint[])
+      AND id >= (SELECT first_run_id FROM given) AND id <= (SELECT last_run_id FROM given)
   )
-  SELECT
-    (SELECT count(*)::int FROM candidate) AS candidates,
-    '[' || string_agg(concat('["', leased.task_id, '","', leased.fence, '",', leased.attempt, ',', leased.route_id, ',"',
-      run.definition_id, '",', floor(extract(epoch FROM leased.expires_at) * 1000), ',',
-      coalesce(octet_length(run.input), -1), ',', coalesce('"' || run.traceparent || '"', 'null'), ']'), ',') || ']'
-      AS leases,
-    string_agg(CASE WHEN octet_length(run.input) <= 1024 THEN run.input END, ''::bytea) AS inputs
-  FROM leased
-  CROSS JOIN LATERAL (
-    SELECT definition_id, input, traceparent FROM run
-    WHERE tenant_id = $1 AND id = leased.task_id >> 20
-    OFFSET 0
-  ) AS run`;
+  SELECT (SELECT count(*)::int FROM candidate) AS candidates, given.task_ids, given.fences, given.attempts,
+    given.route_ids, given.expires_at_ms, runs.run_ids, runs.definition_ids, runs.input_sizes, runs.inputs,
+    runs.traceparents
+  FROM given CROSS JOIN runs`;
 
 /** Leases that an earlier acquire with the same request id took, as long as they live. */
 export const findAcquired = (db: Db, p: { tenantId: number; sessionId: bigint; acquireId: string }) =>
