@@ -220,6 +220,7 @@ test("a relay that lost its lanes before it parks parks nothing, and does not se
 
 /** The same database, to have some of its statements replaced. */
 const hooked = (db: Db): Db => ({
+  isTransaction: db.isTransaction,
   rows: (...of) => db.rows(...of),
   one: (...of) => db.one(...of),
   find: (...of) => db.find(...of),

@@ -137,6 +137,8 @@ async function callAs(statement: Statement, tenantId: number, of: Owned): Promis
 function bind(deps: Db, tx: Db): Db {
   const { definitions, random } = deps as Db & { definitions: unknown; random: unknown };
   return {
+    // So that what is not tried within one is as well.
+    isTransaction: false,
     rows: tx.rows.bind(tx),
     one: tx.one.bind(tx),
     find: tx.find.bind(tx),

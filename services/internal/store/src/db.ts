@@ -7,6 +7,8 @@ import { isRetryable } from "./store-errors.ts";
 
 /** Statements on a pool, or on the one connection of a transaction. */
 export interface Db {
+  /** A statement that fails ends the whole transaction, or is undone with its savepoint. */
+  readonly isTransaction: boolean;
   /**
    * `name` is that of the prepared statement; a digest of `text` is added, so texts cannot be taken for each other. On a
    * pool it is run again where the server chose it as the victim of a deadlock, as a transaction is.
@@ -44,6 +46,7 @@ interface StatementSettings {
 }
 
 class PoolDb implements Db {
+  readonly isTransaction = false;
   readonly #pool: pg.Pool;
   readonly #settings: StatementSettings;
   #closed: Promise<void> | undefined;
@@ -111,6 +114,7 @@ class PoolDb implements Db {
 }
 
 class TransactionDb implements Db {
+  readonly isTransaction = true;
   readonly #connection: LentConnection;
   readonly #settings: StatementSettings;
   readonly #depth: number;

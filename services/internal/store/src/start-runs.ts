@@ -44,17 +44,23 @@ export interface Start {
 export const startRuns = (db: Db, p: Start): Promise<Set<bigint>> => start(db, "start_runs", START_RUNS, p);
 
 /**
- * The same outside of a transaction. It looks for taken keys before it inserts, which is cheaper than to insert each on
- * condition; a key that is taken in between, or twice in the batch, fails the statement, which is then made anew.
+ * The same for runs whose keys are most likely free, which is cheaper: a key that is not fails the statement, which is then
+ * made anew. So it is not tried within a transaction, nor where that happened lately.
  */
 export async function startFreshRuns(db: Db, p: Start): Promise<Set<bigint>> {
+  if (db.isTransaction || performance.now() < (takenUntil.get(db) ?? 0)) return startRuns(db, p);
   try {
     return await start(db, "start_fresh_runs", START_FRESH_RUNS, p);
   } catch (error) {
     if (violatedConstraint(error) !== "start_key_pkey") throw error;
+    takenUntil.set(db, performance.now() + TAKEN_MS);
     return startRuns(db, p);
   }
 }
+
+/** Who starts the same runs again does so with many, and each statement that fails is logged by the server. */
+const TAKEN_MS = 10_000;
+const takenUntil = new WeakMap<Db, number>();
 
 async function start(db: Db, name: string, text: string, p: Start): Promise<Set<bigint>> {
   const { started } = await db.one<{ started: string | null }>(name, text, packStart(p).params);
@@ -80,6 +86,7 @@ export function packStart({ tenantId, principal, runs }: Start): { params: unkno
   }
   const empty = Buffer.alloc(0);
   const inputs = runs.map((run) => run.input ?? empty);
+  const isTimed = runs.some((run) => run.dueAtMs > 0 || run.deadlineMs > 0);
   const params = [
     tenantId,
     principal,
@@ -92,10 +99,10 @@ export function packStart({ tenantId, principal, runs }: Start): { params: unkno
     Buffer.concat(inputs),
     int4Array(offsets(inputs)),
     int4Array(runs.map((run) => run.input?.length ?? -1)),
-    textArray(runs.map((run) => run.labels)),
+    textArray(runs.map((run) => (run.labels === "{}" ? undefined : run.labels))),
     textArray(runs.map((run) => run.idempotencyKey)),
-    int8Array(runs.map((run) => BigInt(run.dueAtMs))),
-    int8Array(runs.map((run) => BigInt(run.deadlineMs))),
+    isTimed ? int8Array(runs.map((run) => BigInt(run.dueAtMs))) : null,
+    isTimed ? int8Array(runs.map((run) => BigInt(run.deadlineMs))) : null,
     int4Array(runs.map((run) => run.maxParallel)),
     textArray(runs.map((run) => run.traceparent)),
     int8Array(taskIds),
@@ -124,11 +131,5 @@ function offsets(parts: readonly Buffer[]): number[] {
   });
 }
 
-const START_RUNS = startText({ onConflict: "ON CONFLICT DO NOTHING" });
-const START_FRESH_RUNS = startText({
-  where: `
-    WHERE NOT EXISTS (
-      SELECT FROM start_key
-      WHERE start_key.tenant_id = $1 AND start_key.workflow_id = item.workflow_id AND start_key.digest = item.digest
-      OFFSET 0)`,
-});
+const START_RUNS = startText({});
+const START_FRESH_RUNS = startText({ areFresh: true });

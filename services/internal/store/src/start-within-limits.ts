@@ -4,7 +4,7 @@ import type { Db } from "./db.ts";
 import type { TaskLimits } from "./limits.ts";
 import { isRefused, PLACE_OPENED, settleSlots, wantedBy } from "./slot-counts.ts";
 import { packStart, type Root, readStarted, type Start } from "./start-runs.ts";
-import { isFresh, startText } from "./start-text.ts";
+import { IS_LATER, isFresh, RUN_ID, startText } from "./start-text.ts";
 
 /** The limit that a run shares with others. */
 export interface SharedLimit {
@@ -82,8 +82,7 @@ const PLACING = `
   )`;
 
 const START_WITHIN_LIMITS = startText({
-  onConflict: "ON CONFLICT DO NOTHING",
-  isPending: `(due_at IS NOT NULL OR ${isRefused("(-run_id)")})`,
+  isPending: `(${IS_LATER} OR ${isRefused(`(-${RUN_ID})`)})`,
   placing: PLACING,
   answers: `,
     (SELECT keys FROM contended) AS contended, (SELECT ids FROM refused)::text AS refused`,
