@@ -152,10 +152,14 @@ test("a schedule that cannot be moved holds up no other, and the doctor names it
   await settled(mesh, sound, (ticks) => ticks.started === 1);
 
   const findings = await mesh.standalone.doctor();
+  const shown = (await mesh.schedules.getSchedule({ name: broken })).schedule!;
+  const { schedule: paused } = await mesh.schedules.pauseSchedule({ name: broken });
   await mesh.schedules.deleteSchedule({ name: broken });
   expect(findings).toMatchObject([
     { check: "a due schedule is moved soon after its time", examples: ["schedule broken"], severity: "error" },
   ]);
+  expect(shown).toMatchObject({ timeZone: "Gone/Away", paused: false });
+  expect(paused!.paused).toBe(true);
 });
 
 test("the doctor finds buffered ticks beyond the limit, a wrong count, and a schedule that would never tick", async () => {

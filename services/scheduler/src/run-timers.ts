@@ -11,8 +11,11 @@ import { pushOutOlder } from "./push-out.ts";
 import { Resting } from "./resting.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { tellLost } from "./tell-lost.ts";
+import { workThrough } from "./work-through.ts";
 
 const BATCH = 200;
+/** Each is a transaction, and the mesh has other work. */
+const AT_ONCE = 4;
 /** A run that another move holds, or that could not be moved, is looked at again then. */
 const BUSY_REST_MS = 500;
 const FAULT_REST_MS = 2_000;
@@ -74,11 +77,8 @@ export function createRunTimers(deps: {
     log,
     async runOnce(signal) {
       const due = await listDueTimers(db, { limit: BATCH, exceptRunIds: resting.list() });
-      for (const timer of due) {
-        if (signal.aborted) return { again: false };
-        await fireAlone(timer, signal);
-      }
-      return { again: due.length === BATCH };
+      await workThrough(due, AT_ONCE, signal, (timer) => fireAlone(timer, signal));
+      return { again: !signal.aborted && due.length === BATCH };
     },
   });
 }

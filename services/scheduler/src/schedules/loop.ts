@@ -3,10 +3,13 @@ import { wakeOn } from "@runmesh/platform/wakeup";
 import { forgetTicks } from "@runmesh/store/schedule-ticks";
 import { listDueSchedules } from "@runmesh/store/schedules";
 import { Resting } from "../resting.ts";
+import { workThrough } from "../work-through.ts";
 import type { ScheduleDeps } from "./schedule-deps.ts";
 import { tickSchedule } from "./tick-schedule.ts";
 
 const BATCH = 200;
+/** Each is a transaction, and the mesh has other work. */
+const AT_ONCE = 4;
 const TICKS = 1_000;
 const FORGET_EVERY_MS = 10_000;
 
@@ -40,10 +43,10 @@ export function createSchedules(deps: ScheduleDeps): Loop {
       // The ticks stay due: within their catch-up window they start when the outbox has room again.
       if (due.length > 0) await deps.gauge.refuseWhenFull();
       let doneCount = 0;
-      for (const { tenant_id: tenantId, id } of due) {
-        if (signal.aborted) return { again: false };
+      await workThrough(due, AT_ONCE, signal, async ({ tenant_id: tenantId, id }) => {
         if (await tick(tenantId, id)) doneCount++;
-      }
+      });
+      if (signal.aborted) return { again: false };
       if (performance.now() >= forgetAt) {
         const forgotten = await forgetTicks(db, { limit: TICKS });
         if (forgotten < TICKS) forgetAt = performance.now() + FORGET_EVERY_MS;

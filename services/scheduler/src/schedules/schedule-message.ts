@@ -2,7 +2,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { type Schedule, Schedule_Overlap, ScheduleSchema } from "@runmesh/contracts/schedule/v1/schedule_pb";
 import { formatDuration, parseDuration } from "@runmesh/domain/duration";
-import { invalidField } from "@runmesh/domain/errors";
+import { invalidField, MeshError } from "@runmesh/domain/errors";
 import { readName } from "@runmesh/domain/names";
 import { OVERLAPS } from "@runmesh/domain/schedule";
 import { readPayload } from "@runmesh/platform/payload";
@@ -94,8 +94,18 @@ export function writeSchedule(row: ScheduleRow, whole: boolean): Schedule {
 }
 
 function listUpcoming(row: ScheduleRow): number[] {
-  const { next } = readCron(row.cron, row.time_zone);
+  const next = findNext(row);
   const times: number[] = [];
   for (let at = row.next_at?.getTime(); at !== undefined && times.length < UPCOMING; at = next(at)) times.push(at);
   return times;
+}
+
+/** A time zone that went with an update leaves a schedule that can be shown, paused and mended all the same. */
+function findNext({ cron, time_zone: timeZone }: ScheduleRow): (afterMs: number) => number | undefined {
+  try {
+    return readCron(cron, timeZone).next;
+  } catch (error) {
+    if (error instanceof MeshError) return () => undefined;
+    throw error;
+  }
 }
