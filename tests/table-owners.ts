@@ -40,7 +40,7 @@ export const TABLE_WRITERS: Readonly<Record<string, readonly string[]>> = {
   scheduled: ["held", "places"],
   session: ["retention", "sessions"],
   setting: ["settings"],
-  signal: ["retention", "signals", "step-failures"],
+  signal: ["retention", "signals"],
   slot: ["complete-limited-text", "release-leases", "slot-counts", "slots"],
   slot_count: ["slot-counts"],
   start_key: ["retention", "start-text"],

@@ -175,7 +175,16 @@ function namesOf(tenantId: number, of: Owned, loaded: LoadedDefinition, at: Date
       maxLookedAt: 10,
       due: "2026-01-01T00:00:00Z",
     },
-    ...{ steps: [step], waits: [step], answers: [step], positions: [0], from: 1, childRunId: runId },
+    ...{
+      steps: [step],
+      waits: [step],
+      calls: [step],
+      answers: [step],
+      positions: [0],
+      from: 1,
+      stay: false,
+      childRunId: runId,
+    },
     ...{ bodies: [], eventIds: [], laneGroups: [], exceptRunIds: [], error: "a", ends: [], behind: 0 },
     filter: {
       ...{ states: [], workflow: "", version: 0, createdAfter: undefined, createdBefore: undefined, labels: {} },

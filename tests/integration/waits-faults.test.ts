@@ -1,7 +1,6 @@
 /** Handlers that leave things behind, fail in the middle, or are cut off: on a whole mesh. */
 import { setTimeout as delay } from "node:timers/promises";
 import { defineTask, defineWorkflow } from "@runmesh/client";
-import { Run_State } from "@runmesh/contracts/run/v1/run_pb";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { child, childTask, outcomes, start, suspended, task, workflow } from "./durable-mesh.ts";
@@ -78,15 +77,12 @@ test("what a handler did after a failure that ended it stands not in the way of 
     } catch (error) {
       await ctx.step("note", () => ran.push("note"));
       ran.push((await ctx.waitForSignal("why")) as string);
-      await ctx.startRun(child, { n: 2 }, { labels: { kind: "left" } });
       throw error;
     }
-    const again = await ctx.waitForSignal("why");
-    const note = await ctx.step("note", () => ran.push("again"));
-    return [again, note];
+    const why = await ctx.waitForSignal("why");
+    return [why, await ctx.step("note", () => ran.push("again"))];
   });
-  const childHandler = childTask.handle(async ({ n }, ctx) => {
-    if (n === 2) return ctx.waitForSignal("never");
+  const childHandler = childTask.handle(({ n }) => {
     if (!isBroken) return { twice: 2 * n };
     isBroken = false;
     throw new Error("torn");
@@ -97,9 +93,38 @@ test("what a handler did after a failure that ended it stands not in the way of 
 
   expect(await run.result()).toEqual(["because", 1]);
   expect(ran).toEqual(["note", "because"]);
-  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id), labels: { kind: "left" } } });
-  expect(runs).toHaveLength(1);
-  expect((await t.mesh.ended(runs[0]!.id)).state).toBe(Run_State.CANCELLED);
+});
+
+test("children that succeeded after one that failed keep their result when the failure is thrown at the end", async () => {
+  await using t = await start();
+  const notes: number[] = [];
+  let isBroken = true;
+  const parent = task.handle(async (_, ctx) => {
+    const failures: unknown[] = [];
+    const results: unknown[] = [];
+    for (let n = 0; n < 4; n++) {
+      const run = await ctx.startRun(child, { n });
+      const result = await run.result().catch((error: unknown) => void failures.push(error));
+      results.push(result);
+      if (result === undefined) await ctx.step("note", () => notes.push(n));
+      await ctx.sleep("1ms");
+    }
+    if (failures.length > 0) throw new AggregateError(failures, "some failed");
+    return results;
+  });
+  const childHandler = childTask.handle(({ n }) => {
+    if (n !== 1 || !isBroken) return { twice: 2 * n };
+    isBroken = false;
+    throw new Error("torn");
+  });
+  await t.work(() => {}, { handlers: [parent, childHandler] });
+
+  const run = await t.client.start(workflow, null);
+
+  expect(await run.result()).toEqual([0, 2, 4, 6].map((doubled) => ({ doubled })));
+  expect(notes).toEqual([1]);
+  const { runs } = await t.client.runs.listRuns({ filter: { parentRunId: BigInt(run.id) } });
+  expect(runs).toHaveLength(5);
 });
 
 test("a retry waits for the child that it started, and not for the one that was cancelled before", async () => {

@@ -7,7 +7,7 @@ import { create } from "@bufbuild/protobuf";
 import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
 import { expect, test } from "vitest";
 import { createProgram, createRandom, type Program, type Random, runProgram } from "../test/random-program.ts";
-import { forget } from "../test/recorded-task.ts";
+import { findLoose, forget } from "../test/recorded-task.ts";
 import { createDurable } from "./durable.ts";
 import type { Call } from "./journal.ts";
 
@@ -105,18 +105,20 @@ class Task {
     return delay(this.#random() * mostMs);
   }
 
-  #answer(call: Call, answer: Partial<Step>): Step {
-    const at = this.#record.findIndex((step) => step.position === call.position);
-    if (at >= 0 && this.#record[at]!.done > 0) return this.#record[at]!;
+  /** Records an answer, or what the call finds of its own. */
+  #answer(call: Call, given: Partial<Step>): Step {
+    const recorded = this.#record.find((step) => step.position === call.position);
+    if (recorded !== undefined && recorded.done > 0) return recorded;
     const done = 1 + Math.max(0, ...this.#record.map((step) => step.done));
     const { position, kind, name, occurrence } = call;
-    const { valueJson, error, childRunId } = answer;
+    const loose = findLoose(this.#record, call);
+    this.#record = this.#record.filter((step) => step !== recorded && step !== loose);
+    const { valueJson, error, childRunId } = loose ?? given;
     const step = Object.assign(create(StepSchema, { position, kind, name, occurrence, done }), {
       ...(valueJson && { valueJson }),
       ...(error && { error }),
       ...(childRunId && { childRunId }),
     });
-    if (at >= 0) this.#record.splice(at, 1);
     this.#record.push(step);
     return step;
   }
@@ -125,7 +127,7 @@ class Task {
     const { position, kind, name, occurrence } = wait;
     const recorded = this.#record.find((step) => step.position === position);
     if (recorded !== undefined && recorded.done > 0) return [recorded];
-    if (this.#random() < 0.15) return [this.#endWait(wait)];
+    if (findLoose(this.#record, wait) || this.#random() < 0.15) return [this.#endWait(wait)];
     if (recorded === undefined) this.#record.push(create(StepSchema, { position, kind, name, occurrence }));
     return [];
   }

@@ -15,7 +15,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { MeshError } from "@runmesh/client";
 import { backoffMs, isTransient } from "@runmesh/client/internal";
-import { type Step, type StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
+import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
 import type { Wait } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { Answers } from "./answers.ts";
 import { monotonicMs } from "./clock.ts";
@@ -69,7 +69,7 @@ interface Running {
   isOver: boolean;
 }
 
-/** The server's limit. Places from it on are of steps that were recorded after a failure that is forgotten since. */
+/** The server's limit. Places from it on are of calls that followed from a failure that is forgotten since. */
 const MAX_STEPS = 10_000;
 
 /** How long a start is repeated that the mesh has no room for. */
@@ -80,7 +80,7 @@ const running = new AsyncLocalStorage<Running>();
 export class Journal {
   readonly #options: JournalOptions;
   readonly #record = new Map<number, Step>();
-  /** Steps that stand nowhere any more: whoever calls them next is answered by them. */
+  /** Steps that have no place any more: whoever calls them next is answered by them. Other calls the mesh finds itself. */
   readonly #loose = new Map<string, Step>();
   readonly #occurrences = new Map<string, number>();
   readonly #answered = new Set<number>();
@@ -291,7 +291,7 @@ export class Journal {
     const steps = [...(await this.#options.store.load())].sort((a, b) => a.done - b.done);
     for (const step of steps) {
       if (step.position < MAX_STEPS) this.#record.set(step.position, step);
-      else this.#loose.set(`${step.name}/${step.occurrence}`, step);
+      else if (step.kind === StepKind.STEP) this.#loose.set(`${step.name}/${step.occurrence}`, step);
     }
     this.#answers.add(steps.filter((step) => step.done > 0 && step.position < MAX_STEPS));
   }

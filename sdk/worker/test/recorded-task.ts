@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { MeshError } from "@runmesh/client";
-import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
+import { type Step, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
 import { createDurable, type Durable } from "../src/durable.ts";
 import { CheckFailedError } from "../src/failure.ts";
 import type { Call, Forgotten, WaitCall } from "../src/journal.ts";
@@ -55,6 +55,12 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
           const step = create(StepSchema, { ...call, done: 1, childRunId: ++childId });
           await delay(task.startMs.shift() ?? 0);
           task.started.push(childId);
+          const loose = findLoose(record, call);
+          if (loose !== undefined) {
+            record.splice(record.indexOf(loose), 1);
+            put(create(StepSchema, { ...call, childRunId: loose.childRunId }));
+            return record.at(-1)!;
+          }
           const before = record.find((other) => other.position === call.position);
           if (before !== undefined) Object.assign(before, { childRunId: childId, renew: false });
           else put(step);
@@ -71,9 +77,11 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
             if (!stay) task.asked.push([...waits]);
             const answers: Step[] = [];
             for (const wait of waits) {
-              const json = task.signals.get(wait.name)?.shift();
-              if (json === undefined) continue;
               const { position, kind, name, occurrence } = wait;
+              const loose = findLoose(record, wait);
+              if (loose !== undefined) record.splice(record.indexOf(loose), 1);
+              const json = loose ? Buffer.from(loose.valueJson).toString() : task.signals.get(wait.name)?.shift();
+              if (json === undefined) continue;
               put(create(StepSchema, { position, kind, name, occurrence, valueJson: Buffer.from(json) }));
               answers.push(record.at(-1)!);
             }
@@ -101,11 +109,20 @@ export function startTask({ inProcessMs = 10_000 } = {}) {
 
 /** As the mesh does with what a failed attempt names. */
 export function forget(record: readonly Step[], { steps, from }: Forgotten): Step[] {
-  return record.flatMap((step) => {
-    if (steps.includes(step.position)) return [];
-    if (from === 0 || step.position < from || step.position >= LOOSE) return [step];
-    const isKept = step.kind === StepKind.STEP && step.done > 0 && step.error === undefined;
-    const place = record.filter((other) => other.position >= LOOSE).length;
-    return isKept ? [create(StepSchema, { ...step, position: LOOSE + place + step.position })] : [];
-  });
+  const isPlaced = (step: Step) => step.position < LOOSE;
+  const left = record.filter((step) => !steps.includes(step.position));
+  const following = left.filter((step) => from > 0 && step.position >= from && isPlaced(step));
+  const kept = following.filter((step) => step.done > 0 && step.error === undefined);
+  const others = left.filter((step) => !following.includes(step) && !kept.some((other) => findLoose([step], other)));
+  const last = Math.max(LOOSE - 1, ...others.map((step) => step.position));
+  return [...others, ...kept.map((step, i) => create(StepSchema, { ...step, position: last + 1 + i }))];
 }
+
+/** What a call finds of its own that has no place any more. */
+export const findLoose = (
+  record: readonly Step[],
+  { kind, name, occurrence }: Omit<Call, "position">,
+): Step | undefined =>
+  record.find(
+    (step) => step.position >= LOOSE && step.kind === kind && step.name === name && step.occurrence === occurrence,
+  );

@@ -8,14 +8,13 @@ import { type Completion, completeLeases, type Dependent } from "@runmesh/store/
 import { completeLimited, type LimitedCompletion } from "@runmesh/store/complete-limited";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache, LoadedDefinition } from "@runmesh/store/definition-cache";
-import { explainLeases, type LeaseKey } from "@runmesh/store/leases";
+import { type ExplainedLease, explainLeases, type LeaseKey } from "@runmesh/store/leases";
 import { hasTaskLimits, isLimited } from "@runmesh/store/limits";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { releaseLeases } from "@runmesh/store/release-leases";
 import { findRunDefinitions } from "@runmesh/store/runs";
 import { type EndedLease, type LeaseError, settleRun } from "@runmesh/store/settle-run";
 import { forgetFailures } from "@runmesh/store/step-failures";
-import { haveChildrenFollow } from "@runmesh/store/stray-children";
 import { Completer, type CompleterOptions } from "./completer.ts";
 import { RunLimits } from "./run-limits.ts";
 import type { Session } from "./sessions.ts";
@@ -181,13 +180,9 @@ export class Reports {
 
   /** A crash after this is no loss: the next attempt tries anew what would have failed the same. */
   async #forget({ tenantId, id: sessionId }: Session, items: readonly FailedItem[]): Promise<void> {
-    const { hot, wakeups } = this.#options;
     for (const { taskId, fence, forget } of items) {
       if (forget.positions.length === 0) continue;
-      const children = await forgetFailures(hot, { tenantId, sessionId, taskId, fence, ...forget });
-      if (children.length === 0) continue;
-      await haveChildrenFollow(hot, { tenantId, runId: runIdOf(taskId) });
-      wakeups.notify("children");
+      await forgetFailures(this.#options.hot, { tenantId, sessionId, taskId, fence, ...forget });
     }
   }
 
@@ -199,8 +194,9 @@ export class Reports {
   }
 
   /**
-   * Why items were not accepted: a repetition of an accepted completion answers as the first did, and a paused run's
-   * completion, or one that may end a child run, which the merged statement passes over, is settled by itself.
+   * Why items were not accepted: a repetition of an accepted completion answers as the first did. A completion whose lease
+   * is held is settled by itself: the merged statement passes over a run that is paused, though it may be resumed by now,
+   * and over what may end a child run.
    */
   async #explain(
     session: Session,
@@ -214,23 +210,28 @@ export class Reports {
     const found = new Map(rows.map((row) => [`${row.task_id}/${row.fence}`, row]));
     return Promise.all(
       items.map(async (item, i): Promise<ItemOutcome> => {
-        const row = found.get(`${item.taskId}/${item.fence}`);
+        let row = found.get(`${item.taskId}/${item.fence}`);
         const isCompletion = "output" in item;
         if (accepted[i] || (isCompletion && row?.succeeded)) return "accepted";
-        const isHeld = row?.lease_fence === item.fence;
-        if (isHeld && (row?.run_state === 3 || row?.has_parent) && isCompletion) {
+        if (isCompletion && row?.lease_fence === item.fence) {
           const end = { ...item, outcome: "SUCCEEDED" as const };
           if ((await this.#settle(session, [end])).has(item.taskId)) return "accepted";
+          [row] = await explainLeases(this.#options.hot, { tenantId, sessionId, leases: [item] });
+          if (row?.succeeded) return "accepted";
         }
         session.drop(item);
-        const state = row?.run_state ?? undefined;
-        const ended = state !== undefined && state !== 2 && state !== 3;
-        if (isHeld) return new MeshError("LEASE_EXPIRED", `the lease ${item.fence} of task ${item.taskId} ran out`);
-        if (ended) return new MeshError("RUN_NOT_ACTIVE", `the run of task ${item.taskId} has ended`);
-        return new MeshError("FENCE_STALE", `fence ${item.fence} of task ${item.taskId} is not current`);
+        return explain(item, row);
       }),
     );
   }
+}
+
+function explain({ taskId, fence }: LeaseKey, row: ExplainedLease | undefined): MeshError {
+  const state = row?.run_state ?? undefined;
+  const ended = state !== undefined && state !== 2 && state !== 3;
+  if (row?.lease_fence === fence) return new MeshError("LEASE_EXPIRED", `the lease ${fence} of task ${taskId} ran out`);
+  if (ended) return new MeshError("RUN_NOT_ACTIVE", `the run of task ${taskId} has ended`);
+  return new MeshError("FENCE_STALE", `fence ${fence} of task ${taskId} is not current`);
 }
 
 /** Hints that follow from a settled run. */

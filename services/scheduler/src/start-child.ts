@@ -16,7 +16,7 @@ import { explainLeases } from "@runmesh/store/leases";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { findRun } from "@runmesh/store/runs";
 import { findSession } from "@runmesh/store/sessions";
-import { renewChild } from "@runmesh/store/step-failures";
+import { adoptLoose, renewChild } from "@runmesh/store/step-failures";
 import { findSteps, MAX_STEPS, recordSteps, STEP_KINDS, STEP_OUTCOMES } from "@runmesh/store/steps";
 import { DeferredCancels } from "./deferred-cancels.ts";
 import { Registry } from "./registry.ts";
@@ -61,6 +61,8 @@ export async function startChild(
     const pushedOut = new DeferredCancels({ ...deps, db: tx });
     const [lease] = await lockHeldLeases(tx, { tenantId, sessionId, leases: [{ taskId, fence }] });
     if (lease === undefined) return undefined;
+    const call = { position, kind: STEP_KINDS.CHILD, name: workflow, occurrence: request.occurrence };
+    await adoptLoose(tx, { tenantId, taskId, calls: [call] });
     const [step] = await findSteps(tx, { tenantId, taskId, positions: [position] });
     if (step !== undefined && (step.kind !== STEP_KINDS.CHILD || step.name !== workflow)) {
       throw invalidField("position", "is recorded as another call");
@@ -71,7 +73,6 @@ export async function startChild(
     await setParent(tx, { tenantId, runId, parentTaskId: taskId, detached: request.detached });
     if (step !== undefined) await renewChild(tx, { tenantId, taskId, position, childRunId: runId });
     else {
-      const call = { position, kind: STEP_KINDS.CHILD, name: workflow, occurrence: request.occurrence };
       const answer = { outcome: STEP_OUTCOMES.ANSWERED, value: null, childRunId: runId };
       await recordSteps(tx, { tenantId, taskId, steps: [{ ...call, ...answer }] });
     }

@@ -1,6 +1,6 @@
-import { int4Array, int8Array } from "./binary-parameters.ts";
+import { int2Array, int4Array, int8Array } from "./binary-parameters.ts";
 import type { Db } from "./db.ts";
-import { MAX_POSITION, MAX_STEPS, STEP_KINDS, STEP_OUTCOMES } from "./steps.ts";
+import { LAST, MAX_STEPS, STEP_KINDS, STEP_OUTCOMES, type StepCall } from "./steps.ts";
 
 /** The other run of a failed child, started by a later pass: what still waits for the one before waits for it anew. */
 export const renewChild = (db: Db, p: { tenantId: number; taskId: bigint; position: number; childRunId: bigint }) =>
@@ -22,9 +22,8 @@ export const renewChild = (db: Db, p: { tenantId: number; taskId: bigint; positi
 /**
  * Forgets recorded failures that ended a handler, as long as its lease lives: the next attempt tries them anew. A child
  * whose end is forgotten so is started anew; one that was only not waited for any longer goes on, and is waited for anew.
- * What was called from `from` on followed from them, and the next attempt may come by another way. Steps of it never run
- * again, so their answers are kept for whoever calls them, out of the order; signals can be taken again; the rest is
- * forgotten. Answers a row where a child was forgotten with it.
+ * What was called from `from` on followed from them, and the next attempt may come by another way: it loses its place. Its
+ * answers are kept, MAX_STEPS of a task at most, for calls of the same kind, name and occurrence (`adoptLoose`).
  */
 export const forgetFailures = (
   db: Db,
@@ -37,7 +36,7 @@ export const forgetFailures = (
     from: number;
   },
 ) =>
-  db.rows<{ child_run_id: bigint }>(
+  db.rows(
     "forget_failures",
     `
   WITH holder AS (
@@ -49,41 +48,70 @@ export const forgetFailures = (
     WHERE step.tenant_id = $1 AND step.task_id = holder.task_id AND step.position = ANY ($5::int[])
       AND (outcome = ${STEP_OUTCOMES.FAILED} OR (outcome = ${STEP_OUTCOMES.TIMED_OUT} AND kind = ${STEP_KINDS.RESULT}))
     RETURNING child_run_id, outcome
+  ), failed AS (
+    SELECT child_run_id FROM forgotten WHERE outcome = ${STEP_OUTCOMES.FAILED}
+  ), loose AS (
+    SELECT count(*) AS count, coalesce(max(position), ${MAX_STEPS} - 1) AS last FROM step
+    WHERE tenant_id = $1 AND task_id = $3 AND position >= ${MAX_STEPS}
   ), following AS (
-    SELECT step.position,
-      CASE WHEN kind = ${STEP_KINDS.STEP} AND outcome = ${STEP_OUTCOMES.ANSWERED} THEN
-        (SELECT greatest(max(last.position), ${MAX_STEPS} - 1) FROM step AS last
-         WHERE last.tenant_id = $1 AND last.task_id = $3)
-        + row_number() OVER (
-          PARTITION BY kind = ${STEP_KINDS.STEP} AND outcome = ${STEP_OUTCOMES.ANSWERED} ORDER BY step.position
-        ) END AS place
-    FROM step
-    JOIN holder USING (task_id)
-    WHERE step.tenant_id = $1 AND $6 > 0 AND step.position >= $6 AND step.position < ${MAX_STEPS}
-      AND step.position <> ALL ($5::int[])
+    SELECT position, kind, name, occurrence, answered AND loose.count + n <= ${MAX_STEPS} AS kept, loose.last + n AS place
+    FROM (
+      SELECT position, kind, name, occurrence, outcome IN (${STEP_OUTCOMES.ANSWERED}, ${STEP_OUTCOMES.TIMED_OUT}) AS answered,
+        row_number() OVER (ORDER BY position) AS n
+      FROM step
+      JOIN holder USING (task_id)
+      WHERE step.tenant_id = $1 AND $6 > 0 AND position >= $6 AND position < ${MAX_STEPS} AND position <> ALL ($5::int[])
+    ) AS called
+    CROSS JOIN loose
   ), moved AS (
-    UPDATE step SET position = following.place
+    UPDATE step
+    SET position = following.place,
+      renew = renew OR (step.kind = ${STEP_KINDS.CHILD} AND child_run_id IN (SELECT child_run_id FROM failed))
     FROM following
-    WHERE step.tenant_id = $1 AND step.task_id = $3 AND step.position = following.position
-      AND following.place < ${MAX_POSITION}
+    WHERE step.tenant_id = $1 AND step.task_id = $3 AND step.position = following.position AND following.kept
   ), gone AS (
     DELETE FROM step
     USING following
-    WHERE step.tenant_id = $1 AND step.task_id = $3 AND step.position = following.position
-      AND coalesce(following.place, ${MAX_POSITION}) >= ${MAX_POSITION}
-    RETURNING kind, name, done, outcome, value, child_run_id
-  ), given_back AS (
-    INSERT INTO signal (tenant_id, run_id, name, value)
-    SELECT $1, $3::bigint >> 20, name, value FROM gone
-    WHERE kind = ${STEP_KINDS.SIGNAL} AND outcome = ${STEP_OUTCOMES.ANSWERED}
-    ORDER BY done
-  ), renewed AS (
-    UPDATE step SET renew = true
-    WHERE tenant_id = $1 AND task_id = $3 AND kind = ${STEP_KINDS.CHILD} AND ($6 = 0 OR position < $6)
-      AND child_run_id = ANY (ARRAY(SELECT child_run_id FROM forgotten WHERE outcome = ${STEP_OUTCOMES.FAILED}))
+    WHERE step.tenant_id = $1 AND step.task_id = $3 AND step.position = following.position AND NOT following.kept
+  ), replaced AS (
+    DELETE FROM step
+    USING following
+    WHERE step.tenant_id = $1 AND step.task_id = $3 AND step.position >= ${MAX_STEPS} AND step.kind = following.kind
+      AND step.name = following.name AND step.occurrence = following.occurrence
   )
-  SELECT child_run_id FROM gone WHERE kind = ${STEP_KINDS.CHILD} AND child_run_id IS NOT NULL`,
+  UPDATE step SET renew = true
+  WHERE tenant_id = $1 AND task_id = $3 AND kind = ${STEP_KINDS.CHILD} AND child_run_id IN (SELECT child_run_id FROM failed)
+    AND ($6 = 0 OR position < $6 OR position >= ${MAX_STEPS})`,
     [p.tenantId, p.sessionId, p.taskId, p.fence, int4Array(p.positions), p.from],
+  );
+
+/**
+ * Gives these calls the answers that lost their place with a failure, as if they were recorded now. The task's lease is
+ * locked. Where a place is taken it stays as it is.
+ */
+export const adoptLoose = (db: Db, p: { tenantId: number; taskId: bigint; calls: readonly StepCall[] }) =>
+  db.rows(
+    "adopt_loose",
+    `
+  UPDATE step
+  SET position = given.position, done = last.done + given.n::int, total_bytes = last.total_bytes, at = clock_timestamp()
+  FROM unnest($3::int[], $4::smallint[], $5::text[], $6::int[]) WITH ORDINALITY
+    AS given (position, kind, name, occurrence, n)
+  CROSS JOIN (${LAST}) AS last
+  WHERE step.tenant_id = $1 AND step.task_id = $2 AND step.position >= ${MAX_STEPS} AND step.kind = given.kind
+    AND step.name = given.name AND step.occurrence = given.occurrence
+    AND NOT EXISTS (
+      SELECT FROM step AS taken
+      WHERE taken.tenant_id = $1 AND taken.task_id = $2 AND taken.position = given.position
+    )`,
+    [
+      p.tenantId,
+      p.taskId,
+      int4Array(p.calls.map((call) => call.position)),
+      int2Array(p.calls.map((call) => call.kind)),
+      p.calls.map((call) => call.name),
+      int4Array(p.calls.map((call) => call.occurrence)),
+    ],
   );
 
 /**

@@ -6,8 +6,8 @@ export const STEP_OUTCOMES = { ANSWERED: 1, FAILED: 2, TIMED_OUT: 3 } as const;
 
 /** Recorded calls that a task has at most, and bytes of their answers. */
 export const MAX_STEPS = 10_000;
-/** Steps that lost their place with a failure they followed from stand from MAX_STEPS on, up to here. */
-export const MAX_POSITION = 2 * MAX_STEPS;
+/** Calls that lost their place with a failure they followed from stand from MAX_STEPS on, below this. */
+export const MAX_POSITION = 1_000_000_000;
 export const MAX_STEP_BYTES = 64 * 1024 * 1024;
 
 /** A call of a handler: what it is, and its place in the order of calls. */

@@ -15,6 +15,7 @@ import { insertEvents } from "./outbox-write.ts";
 import { listOpenRuns } from "./runs.ts";
 import { takeSignals } from "./signals.ts";
 import { freeSlots } from "./slots.ts";
+import { adoptLoose } from "./step-failures.ts";
 import { answerWaits, insertWaits } from "./step-waits.ts";
 import { findSteps, STEP_KINDS, STEP_OUTCOMES, type StepCall, type StepRow } from "./steps.ts";
 import { insertSuspended } from "./suspended.ts";
@@ -76,6 +77,7 @@ export function suspendTask({ db, definitions }: Deps, p: SuspendTask): Promise<
     const waits = p.waits.map((wait) => ({ ...wait, childRunId: childOf(wait, children) ?? null }));
     const lost = waits.find((wait) => wait.kind === STEP_KINDS.RESULT && wait.childRunId === null);
     if (lost !== undefined) return { kind: "mismatch", position: lost.position };
+    await adoptLoose(tx, { tenantId, taskId, calls: waits });
     await insertWaits(tx, { tenantId, taskId, waits });
     const steps = await findSteps(tx, { tenantId, taskId, positions: waits.map((wait) => wait.position) });
     const other = waits.find((wait) => !steps.some((step) => isSame(step, wait)));

@@ -289,9 +289,9 @@ export declare type FailedTask = Message<"runmesh.lease.v1.FailedTask"> & {
   forgetSteps: number[];
 
   /**
-   * Calls from this position on followed from those failures: they are forgotten too. Steps among them keep their answer,
-   * in a place from 10,000 on: where the next attempt comes to one of the same name and occurrence, it is answered by that.
-   * Signals among them can be waited for again. 0 for none.
+   * Calls from this position on followed from those failures: they lose their place, and stand from position 10,000 on.
+   * Their answers are for calls of the same kind, name and occurrence, wherever the next attempt comes to them: a step is
+   * recorded anew with that answer, and is not run; the others are answered so by SuspendTask and StartChildRun. 0 for none.
    *
    * @generated from field: uint32 forget_from = 8;
    */
