@@ -165,7 +165,7 @@ export function createExchange(options: ExchangeOptions): Exchange {
   function take(session: Session, sent: Sent, answer: ExchangeResponse, sentAt: number): void {
     readResults(sent.request.completed, answer.completed);
     readResults(sent.request.failed, answer.failed);
-    readResults(sent.request.released, answer.released);
+    // A release that is refused gives back what is not held any more, as where its task was suspended meanwhile.
     if (sent.reports.length > 0) options.answered(sent.reports.map((report) => report.attempt));
     if (sent.request.max > 0) backlog = answer.tasks.length === sent.request.max;
     if (answer.tasks.length === 0) return;
