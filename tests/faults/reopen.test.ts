@@ -291,3 +291,24 @@ test("a task that is lost again and again before it is heard to start ends DEAD,
   expect(run!.failure).toMatchObject({ errorType: "WORKER_LOST" });
   expect(await tellAttempts(mesh, runId, "killer")).toEqual(Array(10).fill("LOST"));
 });
+
+test("a move that is repeated by its request id undoes nothing that came after it, and moves another run anew", async () => {
+  await using mesh = await startMesh();
+  const [one, other] = [await mesh.given.run(), await mesh.given.run()];
+  const stateOf = async (runId: bigint) => (await mesh.runs.getRun({ runId })).run!.state;
+
+  await mesh.runs.pauseRun({ runId: one, requestId: "p" });
+  await mesh.runs.resumeRun({ runId: one, requestId: "r" });
+  await mesh.runs.pauseRun({ runId: one, requestId: "p" });
+  const afterPause = await stateOf(one);
+  await mesh.runs.pauseRun({ runId: one });
+  await mesh.runs.resumeRun({ runId: one, requestId: "r" });
+  const afterResume = await stateOf(one);
+  await mesh.runs.pauseRun({ runId: other, requestId: "p" });
+  const otherPaused = await stateOf(other);
+  for (const runId of [one, other]) await mesh.runs.cancelRun({ runId });
+  for (const runId of [one, other]) await mesh.runs.retryRun({ runId, requestId: "t" });
+
+  expect([afterPause, afterResume, otherPaused]).toEqual([Run_State.RUNNING, Run_State.PAUSED, Run_State.PAUSED]);
+  expect([await stateOf(one), await stateOf(other)]).toEqual([Run_State.RUNNING, Run_State.RUNNING]);
+});

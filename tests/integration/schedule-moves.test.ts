@@ -189,3 +189,17 @@ test("sixty triggers at once, each of a workflow that nobody has loaded, are all
 
   expect(answers.every((answer) => answer.created)).toBe(true);
 });
+
+test("a pause or resume that is repeated by its request id undoes nothing that came after it", async () => {
+  await using mesh = await startMesh();
+  const name = await givenSchedule(mesh);
+
+  await mesh.schedules.pauseSchedule({ name, requestId: "p" });
+  await mesh.schedules.resumeSchedule({ name, requestId: "r" });
+  const resumed = await mesh.schedules.pauseSchedule({ name, requestId: "p" });
+  await mesh.schedules.pauseSchedule({ name, requestId: "again" });
+  const paused = await mesh.schedules.resumeSchedule({ name, requestId: "r" });
+
+  expect(resumed.schedule!.paused).toBe(false);
+  expect(paused.schedule!.paused).toBe(true);
+});

@@ -2,7 +2,6 @@ import type { RunFilter as FilterMessage } from "@runmesh/contracts/run/v1/run_p
 import { MeshError } from "@runmesh/domain/errors";
 import { readPageToken, writePageToken } from "@runmesh/domain/page-token";
 import { RUN_MOVES, RUN_STATES, type RunState } from "@runmesh/domain/states";
-import { digestOf } from "@runmesh/platform/digest";
 import { readPageSize } from "@runmesh/platform/page-size";
 import type { Principal } from "@runmesh/platform/principal";
 import type { Wakeups } from "@runmesh/platform/wakeup";
@@ -15,6 +14,7 @@ import { listRunPage } from "@runmesh/store/run-pages";
 import { readComment } from "./cancel-comment.ts";
 import { readRequestId } from "./request-id.ts";
 import { readSomeFilter } from "./run-filter.ts";
+import { digestRequest } from "./run-moves.ts";
 import { tellLost } from "./tell-lost.ts";
 
 /** A page of a move of many runs. */
@@ -105,6 +105,7 @@ async function moveOne(
   { requestId, fresh = false, comment }: BulkRequest,
 ): Promise<boolean> {
   const asked = { tenantId, runId, principal, origin };
+  const digest = digestRequest(`runs.${move}`, runId, requestId);
   const outcome = await moveInStore();
   if ((outcome.kind !== "done" && outcome.kind !== "ended") || !outcome.moved) return false;
   if (outcome.kind === "ended") {
@@ -121,13 +122,11 @@ async function moveOne(
       case "cancel":
         return endRun(deps, { ...asked, as: "CANCELLED", comment });
       case "pause":
-        return pauseRun(deps, asked);
+        return pauseRun(deps, { ...asked, digest });
       case "resume":
-        return resumeRun(deps, asked);
-      case "retry": {
-        const digest = requestId === "" ? undefined : digestOf(`runs.retry:${requestId}:${runId}`);
+        return resumeRun(deps, { ...asked, digest });
+      case "retry":
         return reopenRun(deps, { ...asked, digest, reopen: "all", fresh });
-      }
     }
   }
 }

@@ -48,20 +48,22 @@ export class RunMoves {
     this.#deps.wakeups.notify(`ended:${runId}`);
   }
 
-  async pause({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {
-    const outcome = await pauseRun(this.#deps, { tenantId, runId, principal: name, origin });
+  async pause({ tenantId, name, origin }: Principal, runId: bigint, requestId: string): Promise<Run> {
+    const digest = digestRequest("run.pause", runId, requestId);
+    const outcome = await pauseRun(this.#deps, { tenantId, runId, principal: name, origin, digest });
     return this.#finish(tenantId, runId, outcome, "paused");
   }
 
-  async resume({ tenantId, name, origin }: Principal, runId: bigint): Promise<Run> {
-    const outcome = await resumeRun(this.#deps, { tenantId, runId, principal: name, origin });
+  async resume({ tenantId, name, origin }: Principal, runId: bigint, requestId: string): Promise<Run> {
+    const digest = digestRequest("run.resume", runId, requestId);
+    const outcome = await resumeRun(this.#deps, { tenantId, runId, principal: name, origin, digest });
     return this.#finish(tenantId, runId, outcome, "resumed");
   }
 
   /** `fresh` forgets what handlers recorded. */
   async retry(principal: Principal, runId: bigint, requestId: string, fresh: boolean): Promise<Run> {
     const { tenantId, name, origin } = principal;
-    const digest = digestRequest("run.retry", requestId);
+    const digest = digestRequest("run.retry", runId, requestId);
     const asked = { tenantId, runId, principal: name, origin, digest, fresh };
     const outcome = await reopenRun(this.#deps, { ...asked, reopen: "all" });
     return this.#finish(tenantId, runId, outcome, "retried");
@@ -71,7 +73,7 @@ export class RunMoves {
   async replay(principal: Principal, taskId: bigint, requestId: string, fresh: boolean): Promise<void> {
     const { tenantId, name, origin } = principal;
     const runId = runIdOf(taskId);
-    const digest = digestRequest("task.replay", requestId);
+    const digest = digestRequest("task.replay", taskId, requestId);
     const reopen = [ordinalOf(taskId)];
     const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen, fresh });
     if (outcome.kind === "missing") throw new MeshError("NOT_FOUND", `no task ${taskId}`);
@@ -87,7 +89,7 @@ export class RunMoves {
     const { tenantId, name, origin } = principal;
     const runId = runIdOf(taskId);
     const reopen = [ordinalOf(taskId)];
-    const digest = requestId === "" ? undefined : digestOf(`dead-letters.replay:${requestId}:${taskId}`);
+    const digest = digestRequest("dead-letters.replay", taskId, requestId);
     const outcome = await reopenRun(this.#deps, { tenantId, runId, principal: name, origin, digest, reopen, fresh });
     if (outcome.kind === "refused" || outcome.kind === "not_dead") return false;
     if (outcome.kind === "done" && !outcome.moved) return false;
@@ -116,6 +118,7 @@ export class RunMoves {
 const missing = (runId: bigint) => new MeshError("NOT_FOUND", `no run ${runId}`);
 const illegal = (message: string) => new MeshError("ILLEGAL_MOVE", message);
 
-function digestRequest(move: string, requestId: string): string | undefined {
-  return requestId === "" ? undefined : digestOf(`${move}:${requestId}`);
+/** A request id is of one move of one thing: the same id moves another one anew. */
+export function digestRequest(move: string, id: bigint, requestId: string): string | undefined {
+  return requestId === "" ? undefined : digestOf(`${move}:${id}:${requestId}`);
 }

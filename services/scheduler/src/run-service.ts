@@ -22,6 +22,7 @@ import type { HistoryReader } from "./history-reader.ts";
 import { explainRun } from "./not-running.ts";
 import { writeNotRunning } from "./not-running-message.ts";
 import type { OutboxGauge } from "./outbox-gauge.ts";
+import { readRequestId } from "./request-id.ts";
 import { rerunRun } from "./rerun-run.ts";
 import { type BulkMove, type BulkRequest, moveRuns } from "./run-bulk.ts";
 import { RunEnds } from "./run-ends.ts";
@@ -223,11 +224,11 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
     },
 
     async pauseRun(request, context) {
-      return { run: await moves.pause(getPrincipal(context), request.runId) };
+      return { run: await moves.pause(getPrincipal(context), request.runId, readRequestId(request.requestId)) };
     },
 
     async resumeRun(request, context) {
-      return { run: await moves.resume(getPrincipal(context), request.runId) };
+      return { run: await moves.resume(getPrincipal(context), request.runId, readRequestId(request.requestId)) };
     },
 
     async sendSignal(request, context) {

@@ -63,12 +63,14 @@ export function createScheduleService(deps: ScheduleDeps): ServiceImpl<typeof Sc
     },
 
     async pauseSchedule(request, context) {
-      const row = await moveSchedule(db, getPrincipal(context), readName(request.name, "name"), true);
+      const requestId = readRequestId(request.requestId);
+      const row = await moveSchedule(db, getPrincipal(context), readName(request.name, "name"), true, requestId);
       return { schedule: writeSchedule(row, true) };
     },
 
     async resumeSchedule(request, context) {
-      const row = await moveSchedule(db, getPrincipal(context), readName(request.name, "name"), false);
+      const requestId = readRequestId(request.requestId);
+      const row = await moveSchedule(db, getPrincipal(context), readName(request.name, "name"), false, requestId);
       deps.wakeups.notify("schedules");
       return { schedule: writeSchedule(row, true) };
     },

@@ -10,6 +10,7 @@ import { holdRun, holdWaiting, releaseHeld } from "./held.ts";
 import { type LockedRun, lockRun } from "./lock-run.ts";
 import { insertEvents, insertRunEvents } from "./outbox-write.ts";
 import { placeTasks } from "./place-tasks.ts";
+import { hasRequest, noteRequest } from "./requests.ts";
 import { freeUnleasedSlots } from "./slots.ts";
 import { setSuspendedPaused } from "./suspended.ts";
 
@@ -23,6 +24,8 @@ interface Move {
   readonly runId: bigint;
   readonly principal: string;
   readonly origin?: string | undefined;
+  /** Digest of the request id: the same again changes nothing, whatever became of the run meanwhile. */
+  readonly digest?: string | undefined;
 }
 
 export type MoveOutcome =
@@ -30,6 +33,12 @@ export type MoveOutcome =
   | { readonly kind: "refused"; readonly state: RunState }
   /** `moved` is false where it stood so already. */
   | { readonly kind: "done"; readonly moved: boolean; readonly wokenRoutes: ReadonlySet<number> };
+
+const STANDS: MoveOutcome = { kind: "done", moved: false, wokenRoutes: new Set() };
+
+/** Under the run's lock, so that no other can note it meanwhile. A refusal leaves it free for a later try. */
+const isRepeat = async (tx: Db, { tenantId, digest }: Move): Promise<boolean> =>
+  digest !== undefined && (await hasRequest(tx, { tenantId, digest }));
 
 /** Tasks released in one transaction: a resume of a huge run holds its lock for no longer than that takes. */
 const CHUNK = 5_000;
@@ -42,8 +51,12 @@ export function pauseRun({ db }: Deps, p: Move): Promise<MoveOutcome> {
   return db.transaction(async (tx) => {
     const run = await lockRun(tx, p);
     if (run === undefined) return { kind: "missing" };
-    if (run.state === RUN_STATES.PAUSED) return { kind: "done", moved: false, wokenRoutes: new Set() };
-    if (run.state !== RUN_STATES.RUNNING) return { kind: "refused", state: readRunState(run.state) };
+    if (await isRepeat(tx, p)) return STANDS;
+    if (run.state !== RUN_STATES.RUNNING && run.state !== RUN_STATES.PAUSED) {
+      return { kind: "refused", state: readRunState(run.state) };
+    }
+    if (p.digest !== undefined) await noteRequest(tx, { tenantId: p.tenantId, digest: p.digest });
+    if (run.state === RUN_STATES.PAUSED) return STANDS;
     await setSuspendedPaused(tx, { ...p, paused: true });
     await holdWaiting(tx, p);
     await holdRun(tx, { ...p, place: "scheduled" });
@@ -60,8 +73,12 @@ export async function resumeRun(deps: Deps, p: Move): Promise<MoveOutcome> {
   const outcome = await deps.db.transaction<MoveOutcome>(async (tx) => {
     const run = await lockRun(tx, p);
     if (run === undefined) return { kind: "missing" };
-    if (run.state === RUN_STATES.RUNNING) return { kind: "done", moved: false, wokenRoutes: new Set() };
-    if (run.state !== RUN_STATES.PAUSED) return { kind: "refused", state: readRunState(run.state) };
+    if (await isRepeat(tx, p)) return STANDS;
+    if (run.state !== RUN_STATES.RUNNING && run.state !== RUN_STATES.PAUSED) {
+      return { kind: "refused", state: readRunState(run.state) };
+    }
+    if (p.digest !== undefined) await noteRequest(tx, { tenantId: p.tenantId, digest: p.digest });
+    if (run.state === RUN_STATES.RUNNING) return STANDS;
     await setSuspendedPaused(tx, { ...p, paused: false });
     await move(tx, p, run, RUN_STATES.RUNNING, EVENT_TYPES.RUN_RESUMED, "run.resume");
     const { routeIds } = await release(tx, deps.definitions, p, run);

@@ -58,14 +58,26 @@ export function putSchedule(
 }
 
 /** Pauses or resumes. A resumed schedule goes on with the next tick from now. */
-export function moveSchedule(db: Db, principal: Principal, name: string, paused: boolean): Promise<ScheduleRow> {
+export function moveSchedule(
+  db: Db,
+  principal: Principal,
+  name: string,
+  paused: boolean,
+  requestId: string,
+): Promise<ScheduleRow> {
   const { tenantId } = principal;
   return db.transaction(async (tx) => {
     const row = await lockSchedule(tx, { tenantId, name });
     if (row === undefined) throw missingSchedule(name);
+    const move = paused ? "schedule.pause" : "schedule.resume";
+    if (requestId !== "") {
+      // A repeat changes nothing, whoever moved the schedule back meanwhile.
+      const digest = digestOf(`${move}:${row.id}:${requestId}`);
+      if (!(await noteRequest(tx, { tenantId, digest }))) return row;
+    }
     if (row.paused === paused) return row;
     const nextAt = paused ? undefined : dateOf(readCron(row.cron, row.time_zone).next(row.now.getTime()));
-    await auditSchedule(tx, principal, paused ? "schedule.pause" : "schedule.resume", name);
+    await auditSchedule(tx, principal, move, name);
     return setSchedulePaused(tx, { tenantId, id: row.id, paused, nextAt });
   });
 }

@@ -514,6 +514,8 @@ export declare type PauseRunRequest = Message<"runmesh.run.v1.PauseRunRequest"> 
   runId: bigint;
 
   /**
+   * At most 128 bytes. Kept 24 h: a repeat does not pause a run that was resumed meanwhile.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
@@ -551,6 +553,8 @@ export declare type ResumeRunRequest = Message<"runmesh.run.v1.ResumeRunRequest"
   runId: bigint;
 
   /**
+   * As in PauseRun.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;

@@ -184,6 +184,8 @@ export declare type PauseScheduleRequest = Message<"runmesh.schedule.v1.PauseSch
   name: string;
 
   /**
+   * At most 128 bytes. Kept 24 h: a repeat does not pause a schedule that was resumed meanwhile.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
@@ -221,6 +223,8 @@ export declare type ResumeScheduleRequest = Message<"runmesh.schedule.v1.ResumeS
   name: string;
 
   /**
+   * As in PauseSchedule.
+   *
    * @generated from field: string request_id = 2;
    */
   requestId: string;
