@@ -1,4 +1,4 @@
-import { READY_UNBLOCKED, UNBLOCK, WOKEN_ROUTES, writeCompletion } from "./complete-leases.ts";
+import { READY_UNBLOCKED, UNBLOCK, WOKEN_ROUTES, writeCompletion } from "./complete-text.ts";
 import { PLACE_OPENED, settleSlots, wantedBy } from "./slot-counts.ts";
 
 /** What nothing but its limits holds up. */

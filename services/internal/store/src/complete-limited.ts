@@ -6,7 +6,6 @@ import {
   type CompletionOutcome,
   type Dependent,
   type OutcomeRow,
-  packCompletions,
   readIds,
   readOutcome,
 } from "./complete-leases.ts";
@@ -14,6 +13,7 @@ import { completeLimitedStatement, type Form } from "./complete-limited-text.ts"
 import type { Db } from "./db.ts";
 import type { DefinitionCache } from "./definition-cache.ts";
 import type { TaskLimits } from "./limits.ts";
+import { packCompletions } from "./pack-completions.ts";
 import { placeDueLimited } from "./place-due.ts";
 import { keysOf } from "./place-tasks.ts";
 
