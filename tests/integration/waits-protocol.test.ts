@@ -292,6 +292,30 @@ test("schedule-to-start ends with the first start: a task that was woken waits a
   await worker.complete(await worker.acquireOne());
 });
 
+test("a call that another holds up for too long is UNAVAILABLE, and may be repeated", async () => {
+  await using mesh = await startMesh();
+  const worker = await mesh.worker();
+  const child = await mesh.given.workflow({ tasks: [{ handler: "nobody" }] });
+  await mesh.given.run();
+  const lease = await worker.acquireOne();
+
+  const outcomes = await mesh.db.transaction(async (tx) => {
+    await tx.rows("", "SELECT 1 FROM lease WHERE task_id = $1 FOR UPDATE", [lease.taskId]);
+    return Promise.allSettled([
+      record(mesh, worker, lease, step(0, "a", 1)),
+      suspend(mesh, worker, lease, signalWait(1, "go")),
+      startChild(mesh, worker, lease, child.name, 2),
+      worker.renew([lease]),
+    ]);
+  });
+  await record(mesh, worker, lease, step(0, "a", 1));
+
+  expect(outcomes.map((outcome) => outcome.status === "rejected" && outcome.reason.reason)).toEqual(
+    Array.from({ length: 4 }, () => "UNAVAILABLE"),
+  );
+  await worker.complete(lease);
+});
+
 test("a record is listed in pages", async () => {
   await using mesh = await startMesh();
   const worker = await mesh.worker();

@@ -11,6 +11,7 @@ import { requestIdKey } from "@runmesh/platform/request-id";
 import { toErrorDetail } from "@runmesh/platform/rpc-errors";
 import type { LeaseKey } from "@runmesh/store/leases";
 import { listSessions } from "@runmesh/store/sessions";
+import { toRepeat } from "@runmesh/store/store-errors";
 import { type AcquireDeps, acquire } from "./acquire.ts";
 import { type AttachDeps, attach } from "./attach.ts";
 import { getParams } from "./params.ts";
@@ -60,7 +61,10 @@ export function createLeaseService(deps: LeaseServiceDeps): ServiceImpl<typeof L
       const session = await getSession(request, context);
       const named = request.leases.map((lease, i) => readHeld(lease, `leases[${i}]`));
       if (request.leaving) session.leaves = true;
-      const { lost, expiresAt } = await renew(deps, session, named, request.acquiring);
+      const renewing = renew(deps, session, named, request.acquiring);
+      const { lost, expiresAt } = await renewing.catch((error: unknown) => {
+        throw toRepeat(error);
+      });
       return {
         lost: lost.map(({ taskId, fence }) => ({ taskId, fence, cause: LostLease_Cause.EXPIRED })),
         ...(expiresAt !== undefined && { expireTime: timestampFromDate(expiresAt) }),

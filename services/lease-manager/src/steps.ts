@@ -9,6 +9,7 @@ import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { explainLeases, type LeaseKey } from "@runmesh/store/leases";
 import { lockHeldLeases } from "@runmesh/store/lock-leases";
 import { listSteps, MAX_STEP_BYTES, recordSteps } from "@runmesh/store/steps";
+import { toRepeat } from "@runmesh/store/store-errors";
 import { suspendTask } from "@runmesh/store/suspend-task";
 import { explainRefusal, stale } from "./lease-refusal.ts";
 import { mismatch, readFrom, readNewSteps, readWaits, writeStep } from "./recorded-steps.ts";
@@ -39,7 +40,7 @@ export function createSteps(
       const steps = readNewSteps(request);
       const { tenantId, id: sessionId } = session;
       const { taskId, fence } = request;
-      const isHeld = await db.transaction(async (tx) => {
+      const recorded = db.transaction(async (tx) => {
         const [lease] = await lockHeldLeases(tx, { tenantId, sessionId, leases: [{ taskId, fence }] });
         if (lease === undefined) return false;
         const rows = await recordSteps(tx, { tenantId, taskId, steps });
@@ -48,6 +49,7 @@ export function createSteps(
         }
         return true;
       });
+      const isHeld = await recorded.catch(rethrow);
       if (!isHeld) throw await explainRefusal(db, session, request);
       return {};
     },
@@ -70,7 +72,8 @@ export function createSteps(
       const session = await getSession(request, context);
       const { tenantId, id: sessionId } = session;
       const { taskId, fence } = request;
-      const outcome = await suspendTask(deps, { tenantId, sessionId, taskId, fence, ...readWaits(request) });
+      const suspending = suspendTask(deps, { tenantId, sessionId, taskId, fence, ...readWaits(request) });
+      const outcome = await suspending.catch(rethrow);
       if (outcome.kind === "mismatch") throw mismatch(outcome.position);
       if (outcome.kind === "answered") return { steps: outcome.steps.map(writeStep) };
       if (outcome.kind === "suspended") {
@@ -85,6 +88,10 @@ export function createSteps(
       return { suspended: true };
     },
   };
+}
+
+function rethrow(error: unknown): never {
+  throw toRepeat(error);
 }
 
 /** The same call came before, and its answer was lost. */

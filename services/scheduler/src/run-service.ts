@@ -17,6 +17,7 @@ import type { Wakeups } from "@runmesh/platform/wakeup";
 import { readRunOutputs } from "@runmesh/store/run-output";
 import { listRunPage } from "@runmesh/store/run-pages";
 import { findRun, findRuns } from "@runmesh/store/runs";
+import { toRepeat } from "@runmesh/store/store-errors";
 import { readComment } from "./cancel-comment.ts";
 import type { HistoryReader } from "./history-reader.ts";
 import { explainRun } from "./not-running.ts";
@@ -240,7 +241,10 @@ export function createRunService(deps: RunServiceDeps): Partial<ServiceImpl<type
       await deps.gauge.refuseWhenFull();
       const { tenantId } = getPrincipal(context);
       const traceparent = readTraceparent(context);
-      const { started, ...child } = await startChild(deps, { tenantId, request, traceparent });
+      const starting = startChild(deps, { tenantId, request, traceparent });
+      const { started, ...child } = await starting.catch((error: unknown) => {
+        throw toRepeat(error);
+      });
       if (started !== undefined) wakeRoots(wakeups, [started]);
       return { runId: child.runId, created: child.created, workflowVersion: child.version };
     },

@@ -36,6 +36,10 @@ export function isLockTimeout(error: unknown): boolean {
   return state === LOCK_NOT_AVAILABLE || state === QUERY_CANCELLED;
 }
 
+/** What another held for too long may be free the next time: the call is to be repeated. Anything else stays as it is. */
+export const toRepeat = (error: unknown): unknown =>
+  isLockTimeout(error) ? unavailable(error, "another move held what this needs for too long") : error;
+
 /** The server chose this transaction to give way; the same work may succeed when it is repeated. */
 export function isRetryable(error: unknown): boolean {
   const state = sqlState(error);

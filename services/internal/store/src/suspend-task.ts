@@ -107,6 +107,9 @@ async function readChildren(tx: Db, p: SuspendTask): Promise<Map<number, bigint>
   return new Map(started.map((row) => [row.position, row.child_run_id!]));
 }
 
+/** The lease is locked, and renewals of its worker's other leases wait for it: what else has come is asked for again. */
+const MAX_ANSWERED = 100;
+
 /** Answers waits that are over already, and answers those steps: recorded ones, times, signals and ends of children. */
 async function answer(
   tx: Db,
@@ -132,6 +135,7 @@ async function answer(
   const goOn = new Set(openRuns.map((row) => row.id));
   for (const step of results) {
     if (goOn.has(step.child_run_id!)) continue;
+    if (answers.length >= MAX_ANSWERED) break;
     const end = await findChildAnswer(tx, definitions, { tenantId, runId: step.child_run_id! });
     if (end !== undefined) answers.push({ position: step.position, ...end });
   }
