@@ -123,13 +123,11 @@ const CLAIM_READY = `
       FOR UPDATE SKIP LOCKED
     ))
     RETURNING task_id, route_id, rank, attempt, failures, losses, ready_at
-  ), clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now
   ), leased AS (
     INSERT INTO lease (tenant_id, task_id, fence, session_id, route_id, rank, attempt, failures, losses, ready_at,
       leased_at, expires_at, acquire_id)
     SELECT $1, task_id, nextval('fence'), $2, route_id, rank, attempt + 1, failures, losses, ready_at,
-      (SELECT now FROM clock), (SELECT now + $6::int * interval '1 ms' FROM clock), $7::uuid
+      (SELECT clock_timestamp()), (SELECT clock_timestamp() + $6::int * interval '1 ms'), $7::uuid
     FROM (SELECT task_id, route_id, rank, attempt, failures, losses, ready_at FROM taken ORDER BY rank, ready_at) AS taken
     RETURNING task_id, fence, attempt, route_id, expires_at
   ), given AS MATERIALIZED (
