@@ -2,6 +2,8 @@ import { MeshError } from "@runmesh/domain/errors";
 import { runIdOf } from "@runmesh/domain/ids";
 import type { Log } from "@runmesh/platform/log";
 import type { Completion, CompletionOutcome } from "@runmesh/store/complete-leases";
+import { toRepeat } from "@runmesh/store/store-errors";
+import { Patience } from "./patience.ts";
 
 export interface CompleterOptions<C extends Completion> {
   /** The merged statement: distinct tasks of one tenant, in ascending order of their ids. */
@@ -27,7 +29,7 @@ interface Waiting<C extends Completion> {
 
 interface Tenant<C extends Completion> {
   readonly waiting: Waiting<C>[];
-  /** Runs of the statements under way: a second statement would find their rows locked. */
+  /** Runs with items under way: a second statement would find their rows locked. */
   readonly busyRuns: Set<bigint>;
   running: number;
   isScheduled: boolean;
@@ -36,11 +38,22 @@ interface Tenant<C extends Completion> {
 const MAX_BATCH = 1_000;
 /** Statements of one tenant under way at once: the second fills the wait of the first for the network and the log. */
 const MAX_STATEMENTS = 2;
+/** Statements, of every tenant, that wait for runs which other moves hold: they leave connections to the others. */
+const MAX_PATIENT = 3;
+/** Items that cannot be among these for so long are tried again with the others. */
+const RETRY_MS = 50;
 
-/** Merges completions that arrive at once into one statement for each tenant. */
+/**
+ * Merges completions that arrive at once into one statement for each tenant. Invariants:
+ *   1. Each item is answered: by the statement that takes it, or by its error.
+ *   2. Of a run, items are in one statement at a time.
+ *   3. A merged statement passes over runs that other moves hold. What waits for these is not among the statements that
+ *      a tenant may have, and few wait at once: one slow move, or many, hold up no other run.
+ */
 export class Completer<C extends Completion> {
   readonly #options: CompleterOptions<C>;
   readonly #tenants = new Map<number, Tenant<C>>();
+  readonly #patience = new Patience(MAX_PATIENT);
 
   constructor(options: CompleterOptions<C>) {
     this.#options = options;
@@ -60,51 +73,60 @@ export class Completer<C extends Completion> {
       // What arrives in this turn of the event loop goes along.
       setImmediate(() => {
         tenant.isScheduled = false;
-        this.#flush(tenantId);
+        this.#goOn(tenantId, tenant);
       });
     });
   }
 
-  #flush(tenantId: number): void {
-    const tenant = this.#tenants.get(tenantId);
-    // The end of another statement took what was scheduled, and it has ended as well.
-    if (tenant === undefined) return;
+  #goOn(tenantId: number, tenant: Tenant<C>): void {
     while (tenant.waiting.length > 0 && tenant.running < MAX_STATEMENTS) {
       const batch = takeBatch(tenant);
       if (batch.length === 0) return;
-      const runIds = new Set(batch.map(runOf));
-      for (const runId of runIds) tenant.busyRuns.add(runId);
       tenant.running++;
-      void this.#run(tenantId, batch).finally(() => {
-        for (const runId of runIds) tenant.busyRuns.delete(runId);
-        tenant.running--;
-        if (tenant.waiting.length > 0) this.#flush(tenantId);
-        else if (tenant.running === 0) this.#tenants.delete(tenantId);
-      });
+      void this.#run(tenantId, tenant, batch);
     }
+    const isIdle = tenant.waiting.length === 0 && tenant.busyRuns.size === 0 && !tenant.isScheduled;
+    if (isIdle) this.#tenants.delete(tenantId);
   }
 
-  async #run(tenantId: number, batch: readonly Waiting<C>[]): Promise<void> {
+  async #run(tenantId: number, tenant: Tenant<C>, batch: readonly Waiting<C>[]): Promise<void> {
+    const skipped = Map.groupBy(await this.#send(tenantId, batch, false), runOf);
+    tenant.running--;
+    for (const item of batch) if (!skipped.has(runOf(item))) tenant.busyRuns.delete(runOf(item));
+    for (const [runId, items] of skipped) void this.#afterSkip(tenantId, tenant, runId, items);
+    this.#goOn(tenantId, tenant);
+  }
+
+  /** Items whose run another move holds go by themselves, run for run (invariant 3). */
+  async #afterSkip(tenantId: number, tenant: Tenant<C>, runId: bigint, items: readonly Waiting<C>[]): Promise<void> {
+    if (await this.#patience.enter(RETRY_MS)) {
+      for (const item of await this.#send(tenantId, items, true)) item.resolve(false);
+      this.#patience.leave();
+    } else {
+      tenant.waiting.push(...items);
+    }
+    tenant.busyRuns.delete(runId);
+    this.#goOn(tenantId, tenant);
+  }
+
+  /**
+   * Sends one statement; answers the items that it passed over. One that fails is halved until the bad item stands alone;
+   * an outage, or a lock that did not come in time, is told to all.
+   */
+  async #send(tenantId: number, batch: readonly Waiting<C>[], mayWait: boolean): Promise<readonly Waiting<C>[]> {
     try {
-      const skipped = await this.#statement(tenantId, batch, false);
-      if (skipped.length > 0) await this.#afterSkip(tenantId, skipped);
+      return await this.#statement(tenantId, batch, mayWait);
     } catch (error) {
-      this.#halve(tenantId, batch, error);
+      const told = toRepeat(error);
+      if (told instanceof MeshError || batch.length === 1) {
+        for (const item of batch) item.reject(told);
+        return [];
+      }
+      this.#options.log.warn({ error, items: batch.length }, "a merged completion failed and is halved");
+      const middle = Math.ceil(batch.length / 2);
+      const skipped = await this.#send(tenantId, batch.slice(0, middle), mayWait);
+      return [...skipped, ...(await this.#send(tenantId, batch.slice(middle), mayWait))];
     }
-  }
-
-  /** Items whose run another move holds go by themselves, run for run, so that one slow move holds up nobody else. */
-  async #afterSkip(tenantId: number, skipped: readonly Waiting<C>[]): Promise<void> {
-    const runs = Map.groupBy(skipped, runOf);
-    await Promise.all(
-      [...runs.values()].map(async (items) => {
-        try {
-          for (const item of await this.#statement(tenantId, items, true)) item.resolve(false);
-        } catch (error) {
-          this.#halve(tenantId, items, error);
-        }
-      }),
-    );
   }
 
   /** Runs one statement, resolves what counted and answers the rest. */
@@ -122,18 +144,6 @@ export class Completer<C extends Completion> {
     }
     return rest;
   }
-
-  /** A merged statement that fails is halved until the bad item stands alone; an outage is told to all. */
-  #halve(tenantId: number, batch: readonly Waiting<C>[], error: unknown): void {
-    if (error instanceof MeshError || batch.length === 1) {
-      for (const item of batch) item.reject(error);
-      return;
-    }
-    this.#options.log.warn({ error, items: batch.length }, "a merged completion failed and is halved");
-    const middle = Math.ceil(batch.length / 2);
-    void this.#run(tenantId, batch.slice(0, middle));
-    void this.#run(tenantId, batch.slice(middle));
-  }
 }
 
 const runOf = (item: Waiting<Completion>): bigint => runIdOf(item.completion.taskId);
@@ -149,5 +159,6 @@ function takeBatch<C extends Completion>({ waiting, busyRuns }: Tenant<C>): Wait
   }
   waiting.length = 0;
   waiting.push(...rest);
+  for (const item of batch.values()) busyRuns.add(runOf(item));
   return [...batch.values()].sort((a, b) => (a.completion.taskId < b.completion.taskId ? -1 : 1));
 }

@@ -196,18 +196,19 @@ export const extendLiveLeases = (db: Db, p: { aliveAt: Date; outageMs: number })
     [p.aliveAt, p.outageMs],
   );
 
+export interface ExplainedLease {
+  task_id: bigint;
+  fence: bigint;
+  succeeded: boolean | null;
+  lease_fence: bigint | null;
+  run_state: number | null;
+  /** The outcome of the lease that was named, where it has ended. */
+  outcome: number | null;
+}
+
 /** Why completions were refused: what stands where a lease was named. */
 export const explainLeases = (db: Db, p: Named) =>
-  db.rows<{
-    task_id: bigint;
-    fence: bigint;
-    succeeded: boolean | null;
-    lease_fence: bigint | null;
-    run_state: number | null;
-    /** The outcome of the lease that was named, where it has ended. */
-    outcome: number | null;
-    has_parent: boolean | null;
-  }>(
+  db.rows<ExplainedLease>(
     "explain_leases",
     `
   SELECT named.task_id, named.fence,
@@ -219,10 +220,10 @@ export const explainLeases = (db: Db, p: Named) =>
     (SELECT attempt.outcome FROM attempt
       WHERE attempt.tenant_id = $1 AND attempt.task_id = named.task_id AND attempt.fence = named.fence
         AND attempt.session_id = $2) AS outcome,
-    run.state AS run_state, run.parent_task_id IS NOT NULL AS has_parent
+    run.state AS run_state
   FROM unnest($3::bigint[], $4::bigint[]) AS named (task_id, fence)
   LEFT JOIN LATERAL (
-    SELECT state, parent_task_id FROM run WHERE tenant_id = $1 AND id = named.task_id >> 20 OFFSET 0
+    SELECT state FROM run WHERE tenant_id = $1 AND id = named.task_id >> 20 OFFSET 0
   ) AS run ON true`,
     keys(p),
   );
