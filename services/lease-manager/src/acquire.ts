@@ -60,14 +60,18 @@ export async function acquire(deps: AcquireDeps, p: Acquire): Promise<LeasedTask
       const tasks = routeIds.length === 0 ? [] : await claim(deps, p, routeIds, armed, patience);
       if (tasks.length > 0) return tasks;
       const restMs = deadline - performance.now();
-      if (restMs <= 0 || signal.aborted) return [];
-      await armed.wait(Math.min(restMs, POLL_MS), signal);
-      if (signal.aborted) return [];
+      if (restMs > 0) await armed.wait(Math.min(restMs, POLL_MS), signal);
+      if (restMs <= 0 || signal.aborted) {
+        armed.passOn();
+        return [];
+      }
     } finally {
       armed.disarm();
     }
   }
 }
+
+const NOTHING_LOOKED_AT = { leases: [], contended: true } as const;
 
 async function claim(
   deps: AcquireDeps,
@@ -82,9 +86,13 @@ async function claim(
   const claimed = { tenantId, sessionId: session.id, routeIds, limit: max, leaseMs, acquireId: p.acquireId };
   const outcome = await deps.turns.take(routeIds, patience, async () =>
     // Who had the turn before may have left nothing.
-    armed.isDry(POLL_MS) ? undefined : claimAll(deps.hot, claimed),
+    armed.isDry(POLL_MS) ? NOTHING_LOOKED_AT : claimAll(deps.hot, claimed),
   );
-  if (outcome === undefined) return [];
+  if (outcome === undefined) {
+    // The hint that may have brought this one here is for another to follow.
+    deps.waiters.wakeEach(routeIds);
+    return [];
+  }
   const { leases, contended } = outcome;
   // With few routes each head was looked at as deep as was asked for: less than that is all there was.
   const isAll = leases.length < max && (leases.length === 0 || routeIds.length <= FULL_DEPTH_ROUTES);

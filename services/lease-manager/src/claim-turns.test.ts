@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { ClaimTurns } from "./claim-turns.ts";
 
 const PATIENT = { timeoutMs: 10_000, signal: new AbortController().signal };
@@ -68,4 +68,46 @@ test("a claim that fails passes the turn on", async () => {
   const next = turns.take([1], PATIENT, async () => "next");
   await expect(failing).rejects.toThrow("no database");
   expect(await next).toBe("next");
+});
+
+test("a claim that hangs keeps those behind it waiting for a second, and ends none of their turns when it comes back", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const begun: string[] = [];
+  const claim = steered(new ClaimTurns(), begun);
+  const claims = ["hung", "second", "third"].map((name) => claim(name, [1]));
+  await vi.advanceTimersByTimeAsync(999);
+  expect(begun).toEqual(["hung"]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(begun).toEqual(["hung", "second"]);
+
+  claims[0]!.end();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(begun).toEqual(["hung", "second"]);
+  claims[1]!.end();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(begun).toEqual(["hung", "second", "third"]);
+  claims[2]!.end();
+  expect(await Promise.all(claims.map(({ answer }) => answer))).toEqual(["hung", "second", "third"]);
+});
+
+test("two hundred behind a claim that hangs are each told at their time, and who comes later has a turn", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const begun: string[] = [];
+  const claim = steered(new ClaimTurns(), begun);
+  const hung = claim("hung", [1]);
+  const told: (string | undefined)[] = [];
+  for (let i = 0; i < 200; i++) {
+    void claim(`${i}`, [1], { ...PATIENT, timeoutMs: 500 }).answer.then((answer) => told.push(answer));
+  }
+  await vi.advanceTimersByTimeAsync(500);
+  expect(told).toEqual(Array.from({ length: 200 }, () => undefined));
+
+  const next = claim("next", [1]);
+  next.end();
+  await vi.advanceTimersByTimeAsync(500);
+  expect(await next.answer).toBe("next");
+  hung.end();
+  expect(await hung.answer).toBe("hung");
 });

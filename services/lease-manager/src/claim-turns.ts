@@ -1,3 +1,6 @@
+/** A claim that takes longer, as on a connection that has gone silent, keeps nobody waiting any more. */
+const MAX_TURN_MS = 1_000;
+
 /**
  * Lets claims of the same routes go one after the other. Two at once would look at the same best tasks, and the second
  * come away with nothing, as it passes over what the first has locked: a statement for no task.
@@ -22,9 +25,11 @@ export class ClaimTurns {
       void before.then(pass);
       return undefined;
     }
+    const late = setTimeout(pass, MAX_TURN_MS);
     try {
       return await work();
     } finally {
+      clearTimeout(late);
       pass();
     }
   }

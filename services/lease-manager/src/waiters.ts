@@ -28,6 +28,8 @@ export interface ArmedWaiter {
   foundDry(): void;
   /** Resolves at the hint, the time-out or the abort, at once where the hint came already. */
   wait(timeoutMs: number, signal: AbortSignal): Promise<void>;
+  /** For one that goes away: wakes others in its place, for the routes that had a hint since the arming. */
+  passOn(): void;
   disarm(): void;
 }
 
@@ -79,6 +81,12 @@ export class Waiters {
           waiter.wake = finish;
         });
       },
+      passOn: () => {
+        if (!waiter.isWoken) return;
+        for (const [i, { route, hintCount }] of armed.entries()) {
+          if (route.hintCount !== hintCount) this.#wakeOne(routeIds[i]!);
+        }
+      },
       disarm: () => {
         this.#all.delete(waiter);
         for (const routeId of routeIds) this.#remove(routeId, waiter);
@@ -89,6 +97,11 @@ export class Waiters {
   /** Wakes the next that waits for any of these routes. */
   wakeNext(routeIds: readonly number[]): void {
     for (const routeId of routeIds) if (this.#wakeOne(routeId)) return;
+  }
+
+  /** Wakes one for each of these routes. */
+  wakeEach(routeIds: readonly number[]): void {
+    for (const routeId of routeIds) this.#wakeOne(routeId);
   }
 
   #wakeOne(routeId: number): boolean {
