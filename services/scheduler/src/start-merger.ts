@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
 import type { StartRunRequest } from "@runmesh/contracts/run/v1/run_service_pb";
 import { MeshError } from "@runmesh/domain/errors";
+import { toRepeat } from "@runmesh/store/store-errors";
 import { type StartDeps, type StartedRun, startRequestedRuns } from "./start-runs.ts";
 
 /** Who starts, and what its runs carry on. */
@@ -42,6 +44,8 @@ export class StartMerger {
         queue = { waiting: [], running: 0, isScheduled: false };
         this.#queues.set(key, queue);
       }
+      // Where a batch fails and each is tried by itself, what the batch had started is found again.
+      if (request.idempotencyKey === "" && request.requestId === "") request.requestId = randomUUID();
       queue.waiting.push({ request, resolve, reject });
       if (queue.isScheduled || queue.running >= MAX_RUNNING) return;
       queue.isScheduled = true;
@@ -75,8 +79,10 @@ export class StartMerger {
         if (outcome instanceof MeshError) item.reject(outcome);
         else item.resolve(outcome);
       }
-    } catch (error) {
-      // A fault of one must not fail the others: each is tried by itself. An outage is told to all.
+    } catch (cause) {
+      const error = toRepeat(cause);
+      // A fault of one must not fail the others: each is tried by itself. An outage, or a lock that did not come in time,
+      // is told to all.
       if (error instanceof MeshError || batch.length === 1) for (const item of batch) item.reject(error);
       else for (const item of batch) await this.#run(starter, [item]);
     }

@@ -109,10 +109,11 @@ async function startChunk(
     return { started: await startFreshRuns(deps.hot, { tenantId, principal, runs }), refused: new Set() };
   }
   const outcome = await startLimitedRuns(deps, { tenantId, principal, runs, limited });
+  // A repeated start does so too, as that which it repeats may have been cut off before.
   await cancelOlder(
     deps,
     tenantId,
-    limited.filter((item) => outcome.started.has(item.run.runId)),
+    limited.filter((item) => !outcome.refused.has(item.run.runId)),
   );
   return outcome;
 }

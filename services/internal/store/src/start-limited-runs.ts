@@ -6,6 +6,7 @@ import { limitsOf, NO_LIMITS, resolveKey, type TaskLimits } from "./limits.ts";
 import { keysOf } from "./place-tasks.ts";
 import { countRunSlots } from "./run-slots.ts";
 import { lockKeys } from "./slot-counts.ts";
+import { findStartKeys } from "./start-keys.ts";
 import type { NewRun } from "./start-runs.ts";
 import { type LimitsOfStart, startWithinLimits } from "./start-within-limits.ts";
 
@@ -44,12 +45,16 @@ export async function startLimitedRuns(deps: Deps, p: LimitedStart): Promise<Lim
     return deps.hot.transaction((tx) => startInTransaction(tx, deps.definitions, p));
   }
   const { started, contended } = await startWithinLimits(deps.hot, p, readLimits(p.limited));
-  const { tenantId } = p;
-  if (contended.length > 0) {
-    await deps.hot.transaction((tx) => admitFreed(tx, deps.definitions, { tenantId, keys: contended }));
-  }
+  if (contended.length > 0) await admitAfterwards(deps, p.tenantId, contended);
   return { started, refused: new Set() };
 }
+
+/**
+ * The runs are started, whatever becomes of this: an error of it must not have the caller start them again. The
+ * scheduler's loop does the same within a moment, and tells of what is wrong.
+ */
+const admitAfterwards = ({ hot, definitions }: Deps, tenantId: number, keys: readonly string[]): Promise<unknown> =>
+  hot.transaction((tx) => admitFreed(tx, definitions, { tenantId, keys })).catch(() => undefined);
 
 async function startInTransaction(tx: Db, definitions: DefinitionCache, p: LimitedStart): Promise<LimitedOutcome> {
   const { tenantId, principal } = p;
@@ -84,13 +89,29 @@ async function refuseWithoutRoom(tx: Db, tenantId: number, limited: readonly Lim
   const refused = new Set<bigint>();
   if (refusable.length === 0) return refused;
   await lockKeys(tx, { tenantId, keys: limited.flatMap(allKeysOf), mayWait: true });
+  const known = await findKnown(tx, tenantId, refusable);
   const taken = new Map<string, number>();
-  for (const { key, runId, limit } of refusable.map(toRunSlot)) {
+  for (const item of refusable) {
+    // What was started before, or has a twin in this batch, takes no place.
+    if (known.has(nameOfStart(item.run))) continue;
+    const { key, runId, limit } = toRunSlot(item);
     const used = taken.get(key) ?? (await countRunSlots(tx, { tenantId, key, limit }));
     if (used >= limit) refused.add(runId);
+    else known.add(nameOfStart(item.run));
     taken.set(key, used >= limit ? used : used + 1);
   }
   return refused;
+}
+
+const nameOfStart = ({ workflowId, digest }: Pick<NewRun, "workflowId" | "digest">) => `${workflowId}/${digest}`;
+
+async function findKnown(tx: Db, tenantId: number, items: readonly LimitedRun[]): Promise<Set<string>> {
+  const rows = await findStartKeys(tx, {
+    tenantId,
+    workflowIds: items.map(({ run }) => run.workflowId),
+    digests: items.map(({ run }) => run.digest),
+  });
+  return new Set(rows.map((row) => nameOfStart({ workflowId: row.workflow_id, digest: row.digest })));
 }
 
 function allKeysOf(item: LimitedRun): string[] {
