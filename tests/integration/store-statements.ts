@@ -48,7 +48,6 @@ export const ACROSS_TENANTS = new Set([
   "retention/removeOldSessions",
   "retention/removeOldStartKeys",
   "run-history/listEventTenants",
-  "run-slots/listWaitingRunKeys",
   "run-timers/listDueTimers",
   "schedule-ticks/forgetTicks",
   "schedules/listDueSchedules",
@@ -56,12 +55,13 @@ export const ACROSS_TENANTS = new Set([
   "sessions/closeStaleSessions",
   "settings/keepSetting",
   "slot-counts/removeIdleCounts",
-  "slots/listWaitingKeys",
   "suspended/listDueSuspended",
   "tenants/findTenant",
   "tenants/insertTenant",
   "tenants/listTenants",
   "unused-definitions/removeUnusedDefinitions",
+  "waiting-keys/listWaitingKeys",
+  "waiting-keys/listWaitingRunKeys",
 ]);
 
 export interface Statement {

@@ -124,15 +124,15 @@ export const promoteScheduled = (db: Db, p: { limit: number }) =>
   );
 
 /** Due tasks that must pass a limit first, of every tenant. */
-export const listDueLimited = (db: Db, p: { limit: number }) =>
+export const listDueLimited = (db: Db, p: { limit: number; exceptRunIds: readonly bigint[] }) =>
   db.rows<{ tenant_id: number; task_id: bigint }>(
     "list_due_limited",
     `
   SELECT tenant_id, task_id FROM scheduled
-  WHERE due_at <= clock_timestamp() AND limited
+  WHERE due_at <= clock_timestamp() AND limited AND task_id >> 20 <> ALL ($2::bigint[])
   ORDER BY due_at
   LIMIT $1`,
-    [p.limit],
+    [p.limit, int8Array(p.exceptRunIds)],
   );
 
 /** Takes due tasks of a run out of scheduled. */

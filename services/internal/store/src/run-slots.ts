@@ -129,21 +129,3 @@ export const listOlderRuns = (db: Db, p: { tenantId: number; key: string; keep: 
   LIMIT $4`,
     [p.tenantId, p.key, p.keep, p.limit],
   );
-
-/** Keys with a run that may begin, as the limit has room, of every tenant: what an admission had to pass over. */
-export const listWaitingRunKeys = (db: Db, p: { limit: number }) =>
-  db.rows<{ tenant_id: number; key: string }>(
-    "list_waiting_run_keys",
-    `
-  SELECT tenant_id, key
-  FROM (
-    SELECT tenant_id, key, max(slot_limit) AS most FROM run_slot
-    WHERE NOT active AND due_at IS NULL
-    GROUP BY tenant_id, key
-  ) AS waiting
-  WHERE most > coalesce((
-    SELECT used FROM slot_count
-    WHERE slot_count.tenant_id = waiting.tenant_id AND slot_count.key = 'w:' || waiting.key), 0)
-  LIMIT $1`,
-    [p.limit],
-  );

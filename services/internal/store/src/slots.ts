@@ -168,20 +168,3 @@ export const setHeldReason = (db: Db, p: { tenantId: number; taskIds: readonly b
   WHERE tenant_id = $1 AND task_id = ANY ($2::bigint[]) AND reason <> $3`,
     [p.tenantId, int8Array(p.taskIds), p.reason],
   );
-
-/** Keys by which tasks can be admitted that wait though there is room: what an admission had to pass over. Of every tenant. */
-export const listWaitingKeys = (db: Db, p: { limit: number }) =>
-  db.rows<{ tenant_id: number; key: string }>(
-    "list_waiting_keys",
-    `
-  SELECT DISTINCT tenant_id, CASE WHEN slot_limit > 0 THEN own.key ELSE own.run_key END AS key
-  FROM held
-  CROSS JOIN LATERAL (SELECT 'k:' || concurrency_key AS key, 'r:' || (task_id >> 20) AS run_key) AS own
-  WHERE reason IN (2, 3)
-    AND (slot_limit = 0 OR slot_limit > coalesce((
-      SELECT used FROM slot_count WHERE slot_count.tenant_id = held.tenant_id AND slot_count.key = own.key), 0))
-    AND (run_limit = 0 OR run_limit > coalesce((
-      SELECT used FROM slot_count WHERE slot_count.tenant_id = held.tenant_id AND slot_count.key = own.run_key), 0))
-  LIMIT $1`,
-    [p.limit],
-  );

@@ -192,6 +192,8 @@ export declare type CreateApiKeyRequest = Message<"runmesh.tenant.v1.CreateApiKe
   expireTime?: Timestamp | undefined;
 
   /**
+   * For the audit and the logs. A repeat makes another key, as the secret of the first is told once: revoke that one.
+   *
    * @generated from field: string request_id = 4;
    */
   requestId: string;
@@ -301,6 +303,8 @@ export declare type RotateApiKeyRequest = Message<"runmesh.tenant.v1.RotateApiKe
   overlap: string;
 
   /**
+   * As in CreateApiKey: a repeat makes another secret, and the overlap begins anew for those before it.
+   *
    * @generated from field: string request_id = 3;
    */
   requestId: string;
