@@ -111,7 +111,7 @@ test("1,000 batches of every kind of start race over a few keys with cancels, pa
   expect(await deadlocks(mesh)).toBe(0);
   console.info(`${runIds.size} runs, ${answers.length} answers`);
   for (const replica of replicas) await replica[Symbol.asyncDispose]();
-}, 180_000);
+}, 300_000);
 
 const count = async (mesh: TestMesh, what: string) =>
   (await mesh.db.one<{ n: number }>("", `SELECT count(*)::int AS n FROM ${what}`, [])).n;
