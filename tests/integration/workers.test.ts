@@ -112,9 +112,9 @@ test("a session answers to its own token only, and to none once the token is wro
   const { sessionId } = worker.session;
 
   const stolen = mesh.leases.acquireTasks({ sessionId, sessionToken: "guessed", max: 1 });
-  const unknown = mesh.leases.acquireTasks({ sessionId: 999_999n, sessionToken: worker.session.sessionToken, max: 1 });
-
   await expect(stolen).rejects.toMatchObject({ reason: "SESSION_CLOSED" });
+
+  const unknown = mesh.leases.acquireTasks({ sessionId: 999_999n, sessionToken: worker.session.sessionToken, max: 1 });
   await expect(unknown).rejects.toMatchObject({ reason: "SESSION_CLOSED" });
 });
 
