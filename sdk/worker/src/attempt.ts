@@ -5,7 +5,7 @@ import { monotonicMs } from "./clock.ts";
 import { createDurable, type Durable } from "./durable.ts";
 import type { CreateHost } from "./durable-calls.ts";
 import { clip } from "./failure.ts";
-import type { Forgotten } from "./journal.ts";
+import type { Forgotten } from "./given-failures.ts";
 import type { Line } from "./renewal-protocol.ts";
 import { type AbortCause, TaskAbortedError } from "./task-aborted.ts";
 

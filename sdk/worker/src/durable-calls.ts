@@ -7,9 +7,9 @@ import { LeaseService } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { RunService } from "@runmesh/contracts/run/v1/run_service_pb";
 import { WorkflowService } from "@runmesh/contracts/workflow/v1/workflow_service_pb";
 import type { Attempt } from "./attempt.ts";
+import type { Call } from "./calls.ts";
 import type { DurableHost, StartOptions } from "./durable.ts";
 import { CheckFailedError } from "./failure.ts";
-import type { Call } from "./journal.ts";
 import type { Session } from "./renewal-protocol.ts";
 import { linesOf } from "./report.ts";
 

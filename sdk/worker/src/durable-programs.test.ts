@@ -8,8 +8,8 @@ import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lea
 import { expect, test } from "vitest";
 import { createProgram, createRandom, type Program, type Random, runProgram } from "../test/random-program.ts";
 import { findLoose, forget } from "../test/recorded-task.ts";
+import type { Call } from "./calls.ts";
 import { createDurable } from "./durable.ts";
-import type { Call } from "./journal.ts";
 
 const PROGRAMS = 120;
 const AT_ONCE = 20;

@@ -9,9 +9,10 @@ import {
 } from "@runmesh/client";
 import { validate } from "@runmesh/client/internal";
 import { type Step, type StepError, StepKind } from "@runmesh/contracts/lease/v1/lease_pb";
+import { type Answer, type Call, failedWith } from "./calls.ts";
 import { readDuration } from "./duration.ts";
 import { CheckFailedError, readFailure, StepFailedError } from "./failure.ts";
-import { type Answer, type Call, failedWith, Journal, type JournalStore } from "./journal.ts";
+import { Journal, type JournalStore } from "./journal.ts";
 
 /** What durable calls need of the mesh, and of the attempt that makes them. */
 export interface DurableHost {

@@ -1,6 +1,6 @@
 import { MeshError } from "@runmesh/client";
 import { readDuration } from "./duration.ts";
-import type { Forgotten } from "./journal.ts";
+import type { Forgotten } from "./given-failures.ts";
 
 /** What a failed attempt reports. */
 export interface Failure {

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
+import type { Call } from "./calls.ts";
 import { createDurable, type Durable } from "./durable.ts";
-import type { Call } from "./journal.ts";
 
 /** What stands in for the mesh behind a handler's durable calls. */
 export interface FakeMesh {

@@ -16,27 +16,13 @@ import { create } from "@bufbuild/protobuf";
 import { MeshError } from "@runmesh/client";
 import { backoffMs, isTransient } from "@runmesh/client/internal";
 import { type Step, StepKind, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
-import type { Wait } from "@runmesh/contracts/lease/v1/lease_service_pb";
 import { Answers } from "./answers.ts";
+import { type Answer, type Call, describe, failedWith, isSame, type WaitCall } from "./calls.ts";
 import { monotonicMs } from "./clock.ts";
 import { CheckFailedError, readFailure } from "./failure.ts";
+import { type Forgotten, GivenFailures } from "./given-failures.ts";
 import { Recorder } from "./recorder.ts";
 import { type WaitRest, Waits } from "./waits.ts";
-
-/** One call of the handler, by which it is known on each pass. */
-export interface Call {
-  readonly position: number;
-  readonly kind: StepKind;
-  readonly name: string;
-  /** From 0: the calls of this kind and name in their order. */
-  readonly occurrence: number;
-}
-
-/** A call that the task is to be suspended for. */
-export type WaitCall = Call & Partial<Pick<Wait, "duration" | "childPosition">>;
-
-/** What a call of this attempt is answered, and is recorded with. */
-export type Answer = Partial<Pick<Step, "valueJson" | "error">>;
 
 /** The mesh, as a journal uses it. What is refused throws. */
 export interface JournalStore {
@@ -52,14 +38,6 @@ export interface JournalOptions {
   readonly isFirst: boolean;
   /** The task is suspended: nothing of this attempt counts any more. */
   readonly onSuspended: () => void;
-}
-
-/** What the next attempt is to do anew. */
-export interface Forgotten {
-  /** Positions of failures that ended the handler. */
-  readonly steps: readonly number[];
-  /** Calls from this position on followed from them. 0 for none. */
-  readonly from: number;
 }
 
 /** A step whose function runs. */
@@ -84,14 +62,13 @@ export class Journal {
   readonly #loose = new Map<string, Step>();
   readonly #occurrences = new Map<string, number>();
   readonly #answered = new Set<number>();
-  readonly #failures = new WeakMap<object, { position: number; calls: number }>();
+  readonly #failures = new GivenFailures();
   readonly #answers: Answers;
   readonly #recorder: Recorder;
   readonly #waits: Waits;
   #next = 0;
   #running = 0;
   #loading: Promise<void> | undefined;
-  #lastFailure: { position: number; calls: number } | undefined;
   #ended: { readonly error: unknown } | "suspended" | undefined;
   #isClosed = false;
   /** Why the attempt fails whatever the handler makes of it. */
@@ -207,30 +184,12 @@ export class Journal {
 
   /** Notes that an error was given to the handler as a recorded failure. */
   gave(error: object, position: number): void {
-    const given = { position, calls: this.#next };
-    this.#failures.set(error, given);
-    this.#lastFailure = given;
+    this.#failures.note(error, { position, calls: this.#next });
   }
 
   /** The recorded failures that made the handler throw this: the next attempt is to try them anew. */
   failuresBehind(thrown: unknown): Forgotten | undefined {
-    const found = new Map<number, number>();
-    const seen = new Set<unknown>();
-    const look = (error: unknown): void => {
-      if (typeof error !== "object" || error === null || seen.has(error)) return;
-      seen.add(error);
-      const given = this.#failures.get(error);
-      if (given !== undefined) found.set(given.position, given.calls);
-      if (error instanceof AggregateError) for (const inner of error.errors) look(inner);
-      look((error as { cause?: unknown }).cause);
-    };
-    look(thrown);
-    // Thrown anew without its cause, and with nothing done about it in between.
-    const last = this.#lastFailure;
-    if (found.size === 0 && last !== undefined && last.calls === this.#next) found.set(last.position, last.calls);
-    if (found.size === 0) return undefined;
-    const from = Math.min(...found.values());
-    return { steps: [...found.keys()], from: from < this.#next ? from : 0 };
+    return this.#failures.behind(thrown, this.#next);
   }
 
   #findMisuse(kind: StepKind, name: string): CheckFailedError | undefined {
@@ -354,16 +313,3 @@ export class Journal {
     if (this.#ended !== "suspended") this.#answers.refuse(call.position, error);
   }
 }
-
-/** An answer of a step that failed. */
-export const failedWith = (failure: { type: string; message: string; retryable: boolean }): Answer => ({
-  error: { $typeName: "runmesh.lease.v1.StepError", ...failure, state: "", taskKey: "" },
-});
-
-const isSame = (step: Step, call: Call): boolean =>
-  step.kind === call.kind && step.name === call.name && step.occurrence === call.occurrence;
-
-const KINDS = ["a call", "step", "sleep", "signal", "start of", "result of"];
-
-const describe = ({ kind, name, occurrence }: Omit<Call, "position">): string =>
-  `${KINDS[kind] ?? "a call"} ${JSON.stringify(name)}${occurrence > 0 ? ` (call ${occurrence + 1} of it)` : ""}`;

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Step, StepKind } from "@runmesh/contracts/lease/v1/lease_pb";
+import type { Call, WaitCall } from "./calls.ts";
 import { monotonicMs } from "./clock.ts";
-import type { Call, WaitCall } from "./journal.ts";
 
 /** What a handler waits for, beside its call. */
 export interface WaitRest {

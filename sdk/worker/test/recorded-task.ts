@@ -2,9 +2,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { MeshError } from "@runmesh/client";
 import { type Step, StepSchema } from "@runmesh/contracts/lease/v1/lease_pb";
+import type { Call, WaitCall } from "../src/calls.ts";
 import { createDurable, type Durable } from "../src/durable.ts";
 import { CheckFailedError } from "../src/failure.ts";
-import type { Call, Forgotten, WaitCall } from "../src/journal.ts";
+import type { Forgotten } from "../src/given-failures.ts";
 
 const LOOSE = 10_000;
 
