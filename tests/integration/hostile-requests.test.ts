@@ -1,21 +1,9 @@
-import { readdirSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import { type DescField, type DescMessage, type DescMethod, type DescService, ScalarType } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, type DescMethod, ScalarType } from "@bufbuild/protobuf";
 import { createServiceClient, createTransport } from "@runmesh/client/internal";
 import { writePageToken } from "@runmesh/domain/page-token";
 import { startMesh, type TestMesh } from "@runmesh/testing/mesh";
 import { expect, test } from "vitest";
-
-/** Every method of the generated contracts, found on disk so that a new one cannot be forgotten. */
-async function readMethods(): Promise<DescMethod[]> {
-  const root = fileURLToPath(new URL("../../gen/src/runmesh/", import.meta.url));
-  const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith("_pb.js"));
-  const modules = await Promise.all(files.map((name) => import(root + name) as Promise<Record<string, unknown>>));
-  return modules
-    .flatMap((exports) => Object.values(exports) as DescService[])
-    .filter((desc) => desc?.kind === "service")
-    .flatMap((service) => service.methods);
-}
+import { readMethods } from "./contract-methods.ts";
 
 type Init = Record<string, unknown>;
 

@@ -1,6 +1,4 @@
-import { readdirSync } from "node:fs";
-import { fileURLToPath } from "node:url";
-import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import type { DescMethod } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { ScheduleService } from "@runmesh/contracts/schedule/v1/schedule_service_pb";
 import { Role } from "@runmesh/contracts/tenant/v1/tenant_pb";
@@ -8,17 +6,7 @@ import { PUBLIC_SERVICES, ROLE_TABLE, SYSTEM_METHODS } from "@runmesh/platform/a
 import { ROLES, type Role as RoleName } from "@runmesh/platform/principal";
 import { type Caller, type KeyedMesh, startKeyedMesh } from "@runmesh/testing/keyed-mesh";
 import { afterAll, beforeAll, expect, test } from "vitest";
-
-/** Every method of the generated contracts, found on disk so that a new one cannot be forgotten. */
-async function readMethods(): Promise<DescMethod[]> {
-  const root = fileURLToPath(new URL("../../gen/src/runmesh/", import.meta.url));
-  const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith("_pb.js"));
-  const modules = await Promise.all(files.map((name) => import(root + name) as Promise<Record<string, unknown>>));
-  return modules
-    .flatMap((exports) => Object.values(exports) as DescService[])
-    .filter((desc) => desc?.kind === "service")
-    .flatMap((service) => service.methods);
-}
+import { readMethods } from "./contract-methods.ts";
 
 const ROLE_NUMBERS: Record<RoleName, Role> = {
   viewer: Role.VIEWER,

@@ -1,6 +1,7 @@
 import { runIdOf } from "@runmesh/domain/ids";
 import type { Log } from "@runmesh/platform/log";
 import type { Wakeups } from "@runmesh/platform/wakeup";
+import { workThrough } from "@runmesh/platform/work-through";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
 import { listEndableLeases, lockEpochLeases } from "@runmesh/store/session-end";
@@ -98,19 +99,15 @@ export class LinkWatch {
         const about = { sessionId: String(sessionId), leases: leases.length };
         log.info(about, "a worker's process is gone: ending its leases");
       }
-      const runs = [...Map.groupBy(leases, (lease) => runIdOf(lease.task_id))];
-      const next = async (): Promise<void> => {
-        for (let run = runs.pop(); run !== undefined; run = runs.pop()) {
-          const [runId, held] = run;
-          const ended = held.map((lease) => ({ taskId: lease.task_id, fence: lease.fence, outcome: "LOST" as const }));
-          const outcome = await settleRun(
-            { db, definitions, random: Math.random },
-            { tenantId, runId, ended, lockLeases: (tx) => lockEpochLeases(tx, { tenantId, sessionId, epoch, runId }) },
-          );
-          if (outcome.kind === "settled") hintSettled(wakeups, runId, outcome);
-        }
-      };
-      await Promise.all(Array.from({ length: Math.min(MAX_SETTLING, runs.length) }, next));
+      const runs = Map.groupBy(leases, (lease) => runIdOf(lease.task_id));
+      await workThrough(runs, MAX_SETTLING, async ([runId, held]) => {
+        const ended = held.map((lease) => ({ taskId: lease.task_id, fence: lease.fence, outcome: "LOST" as const }));
+        const outcome = await settleRun(
+          { db, definitions, random: Math.random },
+          { tenantId, runId, ended, lockLeases: (tx) => lockEpochLeases(tx, { tenantId, sessionId, epoch, runId }) },
+        );
+        if (outcome.kind === "settled") hintSettled(wakeups, runId, outcome);
+      });
       const closed = await closeSession(db, { tenantId, sessionId, epoch });
       if (closed !== undefined) this.#options.sessions.forget(sessionId);
     } catch (error) {

@@ -3,6 +3,7 @@ import { ordinalOf, runIdOf, taskId as toTaskId } from "@runmesh/domain/ids";
 import { MESH_ERROR_TYPES } from "@runmesh/domain/retry";
 import type { Log } from "@runmesh/platform/log";
 import type { Wakeups } from "@runmesh/platform/wakeup";
+import { workThrough } from "@runmesh/platform/work-through";
 import { appendLogs, type NewLogLine } from "@runmesh/store/attempt-logs";
 import { type Completion, completeLeases, type Dependent } from "@runmesh/store/complete-leases";
 import { completeLimited, type LimitedCompletion } from "@runmesh/store/complete-limited";
@@ -142,24 +143,20 @@ export class Reports {
   async #settle(session: Session, ends: readonly EndedLease[]): Promise<Set<bigint>> {
     const { tenantId, id: sessionId } = session;
     const accepted = new Set<bigint>();
-    const runs = [...Map.groupBy(ends, (end) => runIdOf(end.taskId))];
-    const next = async (): Promise<void> => {
-      for (let run = runs.pop(); run !== undefined; run = runs.pop()) {
-        const [runId, ended] = run;
-        const leases = [...ended].sort((a, b) => (a.taskId < b.taskId ? -1 : 1));
-        const outcome = await settleRun(
-          { db: this.#options.db, definitions: this.#options.definitions, random: Math.random },
-          { tenantId, runId, ended, lockLeases: (tx) => lockHeldLeases(tx, { tenantId, sessionId, leases }) },
-        );
-        if (outcome.kind !== "settled") continue;
-        for (const taskId of outcome.accepted) {
-          accepted.add(taskId);
-          session.held.delete(taskId);
-        }
-        hintSettled(this.#options.wakeups, runId, outcome);
+    const runs = Map.groupBy(ends, (end) => runIdOf(end.taskId));
+    await workThrough(runs, MAX_SETTLING, async ([runId, ended]) => {
+      const leases = [...ended].sort((a, b) => (a.taskId < b.taskId ? -1 : 1));
+      const outcome = await settleRun(
+        { db: this.#options.db, definitions: this.#options.definitions, random: Math.random },
+        { tenantId, runId, ended, lockLeases: (tx) => lockHeldLeases(tx, { tenantId, sessionId, leases }) },
+      );
+      if (outcome.kind !== "settled") return;
+      for (const taskId of outcome.accepted) {
+        accepted.add(taskId);
+        session.held.delete(taskId);
       }
-    };
-    await Promise.all(Array.from({ length: Math.min(MAX_SETTLING, runs.length) }, next));
+      hintSettled(this.#options.wakeups, runId, outcome);
+    });
     return accepted;
   }
 

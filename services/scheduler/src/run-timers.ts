@@ -1,6 +1,7 @@
 import type { Log } from "@runmesh/platform/log";
 import { createLoop, type Loop } from "@runmesh/platform/loop";
 import { type Wakeups, wakeOn } from "@runmesh/platform/wakeup";
+import { workThrough } from "@runmesh/platform/work-through";
 import { beginDueRun } from "@runmesh/store/begin-run";
 import type { Db } from "@runmesh/store/db";
 import type { DefinitionCache } from "@runmesh/store/definition-cache";
@@ -11,7 +12,6 @@ import { pushOutOlder } from "./push-out.ts";
 import { Resting } from "./resting.ts";
 import type { RunMoves } from "./run-moves.ts";
 import { tellLost } from "./tell-lost.ts";
-import { workThrough } from "./work-through.ts";
 
 const BATCH = 200;
 /** Each is a transaction, and the mesh has other work. */
@@ -77,7 +77,7 @@ export function createRunTimers(deps: {
     log,
     async runOnce(signal) {
       const due = await listDueTimers(db, { limit: BATCH, exceptRunIds: resting.list() });
-      await workThrough(due, AT_ONCE, signal, (timer) => fireAlone(timer, signal));
+      await workThrough(due, AT_ONCE, (timer) => fireAlone(timer, signal), signal);
       return { again: !signal.aborted && due.length === BATCH };
     },
   });

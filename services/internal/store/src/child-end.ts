@@ -27,7 +27,7 @@ export interface Answer {
   readonly value: Buffer | null;
 }
 
-export const recordError = (error: RecordedError): Answer => ({
+const recordError = (error: RecordedError): Answer => ({
   outcome: STEP_OUTCOMES.FAILED,
   value: Buffer.from(JSON.stringify(error)),
 });

@@ -1,9 +1,9 @@
 import { createLoop, type Loop } from "@runmesh/platform/loop";
 import { wakeOn } from "@runmesh/platform/wakeup";
+import { workThrough } from "@runmesh/platform/work-through";
 import { forgetTicks } from "@runmesh/store/schedule-ticks";
 import { listDueSchedules } from "@runmesh/store/schedules";
 import { Resting } from "../resting.ts";
-import { workThrough } from "../work-through.ts";
 import type { ScheduleDeps } from "./schedule-deps.ts";
 import { tickSchedule } from "./tick-schedule.ts";
 
@@ -43,9 +43,14 @@ export function createSchedules(deps: ScheduleDeps): Loop {
       // The ticks stay due: within their catch-up window they start when the outbox has room again.
       if (due.length > 0) await deps.gauge.refuseWhenFull();
       let doneCount = 0;
-      await workThrough(due, AT_ONCE, signal, async ({ tenant_id: tenantId, id }) => {
-        if (await tick(tenantId, id)) doneCount++;
-      });
+      await workThrough(
+        due,
+        AT_ONCE,
+        async ({ tenant_id: tenantId, id }) => {
+          if (await tick(tenantId, id)) doneCount++;
+        },
+        signal,
+      );
       if (signal.aborted) return { again: false };
       if (performance.now() >= forgetAt) {
         const forgotten = await forgetTicks(db, { limit: TICKS });

@@ -2,12 +2,12 @@
 export async function workThrough<T>(
   items: Iterable<T>,
   atOnce: number,
-  signal: AbortSignal,
   work: (item: T) => Promise<void>,
+  signal?: AbortSignal,
 ): Promise<void> {
   const queue = items[Symbol.iterator]();
   async function worker(): Promise<void> {
-    while (!signal.aborted) {
+    while (!signal?.aborted) {
       const next = queue.next();
       if (next.done) return;
       await work(next.value);

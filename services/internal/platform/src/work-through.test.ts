@@ -5,7 +5,7 @@ test("items are worked through in order, so many at once, each once", async () =
   const begun: number[] = [];
   let [working, most] = [0, 0];
 
-  await workThrough([1, 2, 3, 4, 5, 6, 7], 3, new AbortController().signal, async (item) => {
+  await workThrough([1, 2, 3, 4, 5, 6, 7], 3, async (item) => {
     begun.push(item);
     most = Math.max(most, ++working);
     await Promise.resolve();
@@ -19,7 +19,7 @@ test("items are worked through in order, so many at once, each once", async () =
 test("one that waits holds up no other, and its failure is told when all have ended", async () => {
   const slow = Promise.withResolvers<void>();
   const done: number[] = [];
-  const all = workThrough([1, 2, 3, 4], 2, new AbortController().signal, async (item) => {
+  const all = workThrough([1, 2, 3, 4], 2, async (item) => {
     if (item === 1) await slow.promise;
     done.push(item);
   });
@@ -34,10 +34,12 @@ test("none begins after an abort", async () => {
   const abort = new AbortController();
   const begun: number[] = [];
 
-  await workThrough([1, 2, 3], 1, abort.signal, async (item) => {
+  const note = async (item: number) => {
     begun.push(item);
     abort.abort();
-  });
+  };
+
+  await workThrough([1, 2, 3], 1, note, abort.signal);
 
   expect(begun).toEqual([1]);
 });
