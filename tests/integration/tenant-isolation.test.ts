@@ -266,6 +266,7 @@ const ECHOES: Readonly<Record<string, (of: Owned) => readonly unknown[]>> = {
   "child-end/findChildAnswer": () => [2],
   "run-output/readRunOutput": () => [true, "null"],
   "run-output/readRunOutputs": () => [true, "null"],
+  "resolve-templates/resolveTemplates": () => [true, "null"],
   "standings/listSlotHolders": (of) => ["k:one", `r:${of.runId}`],
 };
 

@@ -57,6 +57,7 @@ const ELSEWHERE: Readonly<Record<string, (of: Owned, loaded: LoadedDefinition) =
   "begin-run/": (of) => ({ onDeferred: undefined, dueRunId: of.runId }),
   "run-slots/": () => ({ key: "run", looked: 10 }),
   "schedule-ticks/": () => ({ request: "00000000-0000-0000-0000-000000000001" }),
+  "resolve-templates/": (of, loaded) => ({ items: [{ runId: of.runId, loaded, template: loaded.output }] }),
   "start-within-limits/": () => ({
     limits: {
       sharedBy: () => ({ key: "one", limit: 1 }),

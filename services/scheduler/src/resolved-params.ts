@@ -1,10 +1,8 @@
 import { Task_State as State } from "@runmesh/contracts/task/v1/task_pb";
-import { ordinalOf, runIdOf, taskId as toTaskId } from "@runmesh/domain/ids";
-import { type Lookup, resolveTemplate } from "@runmesh/domain/references";
-import { findOutputs } from "@runmesh/store/attempts";
+import { ordinalOf, runIdOf } from "@runmesh/domain/ids";
 import type { Db } from "@runmesh/store/db";
 import type { LoadedDefinition } from "@runmesh/store/definition-cache";
-import { findInputs } from "@runmesh/store/runs";
+import { resolveTemplates } from "@runmesh/store/resolve-templates";
 import type { TaskRow } from "@runmesh/store/task-rows";
 
 /** Longest that is shown, in bytes: with params and output beside it, every client still takes the answer. */
@@ -25,25 +23,7 @@ export async function resolveTaskParams(
   const template = loaded.template(ordinalOf(row.id));
   if (template.isConstant) return template.parts.join("");
 
-  const runId = runIdOf(row.id);
-  const idOf = (key: string) => toTaskId(runId, loaded.plan.ordinalOf.get(key)!);
-  const taskIds = new Set<bigint>();
-  let readsInput = false;
-  for (const part of template.parts) {
-    if (typeof part === "string") continue;
-    const { source } = part.reference;
-    if (source === "input") readsInput = true;
-    else taskIds.add(idOf(source.task));
-  }
-  const [inputs, outputs] = await Promise.all([
-    readsInput ? findInputs(db, { tenantId, runIds: [runId] }) : [],
-    taskIds.size === 0 ? [] : findOutputs(db, { tenantId, taskIds: [...taskIds] }),
-  ]);
-  const outputOf = new Map(outputs.map(({ task_id, output }) => [task_id, output?.toString("utf8") ?? "null"]));
-  const lookup: Lookup = {
-    input: () => inputs[0]?.input.toString("utf8"),
-    output: (key) => outputOf.get(idOf(key)),
-  };
-  const resolution = resolveTemplate(template, lookup);
-  return resolution.ok && Buffer.byteLength(resolution.text) <= MAX_SHOWN_BYTES ? resolution.text : undefined;
+  const items = [{ runId: runIdOf(row.id), loaded, template }];
+  const [resolution] = await resolveTemplates(db, { tenantId, items });
+  return resolution!.ok && Buffer.byteLength(resolution!.text) <= MAX_SHOWN_BYTES ? resolution!.text : undefined;
 }
